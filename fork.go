@@ -31,11 +31,12 @@ type Fork struct {
 	Seq    uint64   `json:"seq"`  // the record of the parent that its state is as of
 	Step   int      `json:"step"` // how many supersteps it is spared
 	Next   []string `json:"next"` // the paths of the tasks that it computes next
-	// Workflow is that of ForkTo, "" for the parent's as it was. For ForkTo, Next lists all steps that are not kept.
+	// Workflow is that of ForkTo, "" for the parent's as it was. For ForkTo, Next lists all steps
+	// that are not kept.
 	Workflow string   `json:"workflow,omitempty"`
 	Kept     []string `json:"kept,omitempty"` // the paths of the tasks whose results it has beside these supersteps
-	// Repeats lists the parent's effects that are not part of the fork. They will happen again unless the fork takes another
-	// path.
+	// Repeats lists the parent's effects that are not part of the fork. They will happen again
+	// unless the fork takes another path.
 	Repeats []Repeated `json:"repeats,omitempty"`
 	Turns   int        `json:"turns,omitempty"` // of models, that may be asked and paid for again
 }
@@ -49,10 +50,11 @@ type Repeated struct {
 	Once bool   `json:"once,omitempty"` // it was declared to never happen twice
 }
 
-// Fork creates a new run that shares everything with another up to a record of it, which may be running, or with Again what
-// does not depend on these tasks. The new run executes nothing yet: Resume takes it up. The fork has its own log. The parent
-// is never changed and may be deleted; the history before the fork is then lost, since the fork holds only the state. Effects
-// without an outcome at that record are not carried over.
+// Fork creates a new run that shares everything with another up to a record of it, which may be
+// running, or with Again what does not depend on these tasks. The new run executes nothing yet:
+// Resume takes it up. The fork has its own log. The parent is never changed and may be deleted; the
+// history before the fork is then lost, since the fork holds only the state. Effects without an
+// outcome at that record are not carried over.
 func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOptions) (*Fork, error) {
 	leave, err := e.enter()
 	if err != nil {
@@ -102,8 +104,9 @@ func (e *Engine) forkable(ctx context.Context, id string) (runlog.RunStarted, gr
 	return started, flow, err
 }
 
-// ForkFailed forks a Partial run: the fork has the results of the parent, except those of the tasks that failed and of all
-// that depends on them. Resume executes it. A *PointError names another run if [Engine.Failed] does.
+// ForkFailed forks a Partial run: the fork has the results of the parent, except those of the tasks
+// that failed and of all that depends on them. Resume executes it. A *PointError names another run
+// if [Engine.Failed] does.
 func (e *Engine) ForkFailed(ctx context.Context, id string) (*Fork, error) {
 	in, tasks, err := e.Failed(ctx, id)
 	if err != nil {
@@ -241,7 +244,8 @@ func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*
 	return out, err
 }
 
-// given returns the inputs of a run that the new workflow has too and that differ from the defaults of the old one.
+// given returns the inputs of a run that the new workflow has too and that differ from the defaults
+// of the old one.
 func given(before, w *workflow.Workflow, inputs json.RawMessage) json.RawMessage {
 	values := map[string]json.RawMessage{}
 	if json.Unmarshal(inputs, &values) != nil {

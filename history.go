@@ -47,9 +47,9 @@ func (e *PointError) Error() string { return e.Why }
 
 func noPoint(format string, args ...any) error { return &PointError{fmt.Sprintf(format, args...)} }
 
-// History yields the checkpoints of a run: its beginning, and one after each superstep. A fork begins with the checkpoint it
-// was forked from. Nothing is executed. The engine must have the run's workflow, and the workflow must have a graph (see
-// workflow.Workflow.Flow).
+// History yields the checkpoints of a run: its beginning, and one after each superstep. A fork
+// begins with the checkpoint it was forked from. Nothing is executed. The engine must have the
+// run's workflow, and the workflow must have a graph (see workflow.Workflow.Flow).
 func (e *Engine) History(ctx context.Context, id string) iter.Seq2[graph.Checkpoint[json.RawMessage], error] {
 	return func(yield func(graph.Checkpoint[json.RawMessage], error) bool) {
 		_, flow, err := e.reading(ctx, id)
@@ -68,9 +68,9 @@ func (e *Engine) History(ctx context.Context, id string) iter.Seq2[graph.Checkpo
 	}
 }
 
-// At returns the checkpoint that a user names: "3" is after three supersteps and "0" the beginning; "seq:120" is as of record
-// 120; the name of a node, or the path of a task, is right before it first computed; "" is the last. A *PointError says that
-// there is none.
+// At returns the checkpoint that a user names: "3" is after three supersteps and "0" the beginning;
+// "seq:120" is as of record 120; the name of a node, or the path of a task, is right before it
+// first computed; "" is the last. A *PointError says that there is none.
 func (e *Engine) At(ctx context.Context, id, ref string) (graph.Checkpoint[json.RawMessage], error) {
 	step, seq := -1, uint64(0)
 	number, isSeq := strings.CutPrefix(ref, "seq:")
@@ -142,8 +142,8 @@ type RunDiff struct {
 	State []Change   `json:"state"` // from the last state of the one to that of the other
 }
 
-// Diff compares two runs, superstep by superstep. Tasks that a fork did not have to repeat count as equal if the other run has
-// them.
+// Diff compares two runs, superstep by superstep. Tasks that a fork did not have to repeat count as
+// equal if the other run has them.
 func (e *Engine) Diff(ctx context.Context, a, b string) (*RunDiff, error) {
 	one, err := e.moments(ctx, a)
 	if err != nil {

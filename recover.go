@@ -25,19 +25,21 @@ type RecoverOptions struct {
 	Failed  func(id string, err error)   // why a run could not be resumed, or, with "", runs could not be looked for; defaults to nothing
 }
 
-// Recover resumes the unfinished runs that no process executes: interrupted runs, whose process crashed or was stopped, and
-// runs that wait for storage. It skips runs of workflows that the engine does not have or has in another version, imported
-// runs that are not trusted, paused runs, which need a person, and quarantined ones. A run that could not continue, for lack
-// of storage or because of a store error, is skipped for a while, longer each time. Several processes may recover the runs of
-// one store at once: each run is resumed by one of them. It returns the runs it has resumed, which execute until they end or
-// ctx does.
+// Recover resumes the unfinished runs that no process executes: interrupted runs, whose process
+// crashed or was stopped, and runs that wait for storage. It skips runs of workflows that the
+// engine does not have or has in another version, imported runs that are not trusted, paused runs,
+// which need a person, and quarantined ones. A run that could not continue, for lack of storage or
+// because of a store error, is skipped for a while, longer each time. Several processes may recover
+// the runs of one store at once: each run is resumed by one of them. It returns the runs it has
+// resumed, which execute until they end or ctx does.
 func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, error) {
 	o := opt.settled()
 	left, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.WaitingStorage}})
 	if err != nil {
 		return nil, err
 	}
-	// The runs are ordered by age, starting at a random one, so that concurrent processes begin with different runs.
+	// The runs are ordered by age, starting at a random one, so that concurrent processes begin
+	// with different runs.
 	slices.Reverse(left)
 	if n := len(left); n > 0 {
 		at := rand.IntN(n)
@@ -132,8 +134,8 @@ func (e *Engine) pass(id string, why error, o *RecoverOptions) {
 	}
 }
 
-// putOff skips a run, each time for twice as long: its work since the last result was lost, and would be lost again if nothing
-// has changed.
+// putOff skips a run, each time for twice as long: its work since the last result was lost, and
+// would be lost again if nothing has changed.
 func (e *Engine) putOff(id string, o *RecoverOptions) {
 	e.mu.Lock()
 	pause := min(max(2*e.later[id].pause, 6*o.Every), maxPause)

@@ -22,15 +22,16 @@ type ReplayOptions struct {
 	Wait time.Duration
 }
 
-// Replay executes a run again from its own log, in memory, and compares what it writes with what is recorded, frame by frame
-// and with the hashes that chain them. No effect is performed: instead of calling models and tools, Replay uses their recorded
-// results. Parallel tasks are replayed in the recorded order, and a crash is repeated at the same record. Records have the
-// recorded times.
+// Replay executes a run again from its own log, in memory, and compares what it writes with what is
+// recorded, frame by frame and with the hashes that chain them. No effect is performed: instead of
+// calling models and tools, Replay uses their recorded results. Parallel tasks are replayed in the
+// recorded order, and a crash is repeated at the same record. Records have the recorded times.
 //
-// External events are taken from the record as they are: that it was started, resumed, paused and cancelled, the answers to
-// questions, where a process died or was stopped, and the beginning of a fork. Everything else the workflow must produce again
-// from its inputs, with the same code: files, clocks and random values that it reads outside of effects are not recorded, and
-// show as a divergence if they differ. An unfinished run is replayed up to its last record.
+// External events are taken from the record as they are: that it was started, resumed, paused and
+// cancelled, the answers to questions, where a process died or was stopped, and the beginning of a
+// fork. Everything else the workflow must produce again from its inputs, with the same code: files,
+// clocks and random values that it reads outside of effects are not recorded, and show as a
+// divergence if they differ. An unfinished run is replayed up to its last record.
 func (e *Engine) Replay(ctx context.Context, id string, opt *ReplayOptions) (*journal.Report, error) {
 	leave, err := e.enter()
 	if err != nil {

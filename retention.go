@@ -11,8 +11,9 @@ import (
 
 // Retention names which runs to keep. A run that any of its rules keeps is kept.
 //
-// Whatever the rules say, unfinished runs are kept: running, paused, interrupted and quarantined ones, and those that wait for
-// storage. So is every run that a kept one was forked from, however far back.
+// Whatever the rules say, unfinished runs are kept: running, paused, interrupted and quarantined
+// ones, and those that wait for storage. So is every run that a kept one was forked from, however
+// far back.
 type Retention struct {
 	Newest   int           // keep this many of the newest of each workflow; 0 keeps none for that
 	Within   time.Duration // keep what was begun, resumed or ended this long ago or later; 0 keeps none for that
@@ -23,9 +24,10 @@ type Retention struct {
 // ErrKeepsNothing says that a Retention has no rule.
 var ErrKeepsNothing = errors.New("the retention keeps nothing: say how many of the newest runs to keep, or those of how long")
 
-// Prune removes the runs that a retention does not keep, with their logs, and returns them, the newest first. With an error it
-// returns those it has removed. It also removes, without listing them, the remains of starts and imports that were killed. It
-// reads no logs. A store may keep the disk space, see [runlog.Reclaimer].
+// Prune removes the runs that a retention does not keep, with their logs, and returns them, the
+// newest first. With an error it returns those it has removed. It also removes, without listing
+// them, the remains of starts and imports that were killed. It reads no logs. A store may keep the
+// disk space, see [runlog.Reclaimer].
 func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.Info, err error) {
 	leave, err := e.enter()
 	if err != nil {
@@ -59,7 +61,8 @@ func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.In
 	return removed, nil
 }
 
-// dropImports removes the remains of starts and imports whose process crashed. No listing shows them.
+// dropImports removes the remains of starts and imports whose process crashed. No listing shows
+// them.
 func (e *Engine) dropImports(ctx context.Context) error {
 	left, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Importing}})
 	if err != nil {
@@ -86,7 +89,8 @@ func (e *Engine) dropImports(ctx context.Context) error {
 	return nil
 }
 
-// prunable returns the runs that a retention does not keep. The runs are given with the newest first.
+// prunable returns the runs that a retention does not keep. The runs are given with the newest
+// first.
 func prunable(infos []runlog.Info, keep Retention, now time.Time) []runlog.Info {
 	byID := make(map[string]*runlog.Info, len(infos))
 	newer := map[string]int{} // runs of a workflow that have been seen

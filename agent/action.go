@@ -25,10 +25,12 @@ type Action struct {
 	// effects, questions and agents in it do not meet those of other calls. It is run again
 	// after a crash or a pause, so what it does to the world are effects in that scope.
 	//
-	// To show the model a failure, return a result with Error set, or an error. An error that waits (see journal.Waits), or
-	// that is about the run and not about the call, ends the agent for now; the action is run again when the agent is.
+	// To show the model a failure, return a result with Error set, or an error. An error that waits
+	// (see journal.Waits), or that is about the run and not about the call, ends the agent for now;
+	// the action is run again when the agent is.
 	Run func(ctx context.Context, scope *journal.Scope, c *tool.Call) (tool.Result, error)
-	// Scoped is set if Run writes to the log only within its scope, so that a replay can tell that it did nothing.
+	// Scoped is set if Run writes to the log only within its scope, so that a replay can tell that
+	// it did nothing.
 	Scoped bool
 }
 
@@ -110,8 +112,8 @@ func (r *run) act(ctx context.Context, a *Action, place *journal.Scope, key stri
 	return spilled(a.Tool, res, path, err), nil
 }
 
-// OfRun reports whether an error is about the run itself. Such an error must end the task and must never be shown to a model
-// as the failure of a call.
+// OfRun reports whether an error is about the run itself. Such an error must end the task and must
+// never be shown to a model as the failure of a call.
 func OfRun(err error) bool {
 	var diverged *journal.DivergedError
 	var storage *runlog.StorageError
@@ -136,8 +138,8 @@ func Do[T any](ctx context.Context, scope *journal.Scope, e *journal.Effect, do 
 	return out, err
 }
 
-// untracedError carries an error out of an effect without a record. It hides the cause and reports that it waits, so that
-// nothing is recorded.
+// untracedError carries an error out of an effect without a record. It hides the cause and reports
+// that it waits, so that nothing is recorded.
 type untracedError struct{ err error }
 
 func (e *untracedError) Error() string { return e.err.Error() }

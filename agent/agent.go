@@ -34,8 +34,8 @@ type Agent struct {
 	// result. The agent is reminded of it when it stops without, and made to call it in
 	// its last turn. "" for an agent that ends by saying something.
 	Finish string
-	// Schema, if non-nil, is the schema that the final answer must satisfy, as JSON. The agent is told what does not fit and
-	// asked again. If Finish is set, Schema is ignored.
+	// Schema, if non-nil, is the schema that the final answer must satisfy, as JSON. The agent is
+	// told what does not fit and asked again. If Finish is set, Schema is ignored.
 	Schema *jsonschema.Schema
 	Again  int // how often it is asked again for that at most; defaults to 2, and less than 0 is never
 	Limits Limits
@@ -59,8 +59,8 @@ type Agent struct {
 type Limits struct {
 	Turns     int // of the model; defaults to 10
 	MaxTokens int // of output per turn; defaults to the provider's own limit
-	// Calls bounds how often tools may be called; a tool that no quota names has no limit. A call beyond its quota is turned
-	// down, and the model is told.
+	// Calls bounds how often tools may be called; a tool that no quota names has no limit. A call
+	// beyond its quota is turned down, and the model is told.
 	Calls []Quota
 	// Single lets the agent speak once and call nothing: what it says is its result.
 	Single bool

@@ -42,7 +42,8 @@ func (r *run) low() string {
 	return r.scope.Low()
 }
 
-// estimate returns what a turn is likely to cost. It may be too high or too low: the actual cost is known after the turn.
+// estimate returns what a turn is likely to cost. It may be too high or too low: the actual cost is
+// known after the turn.
 func (r *run) estimate(req *model.Request) runlog.Amount {
 	bytes := len(req.System)
 	for _, m := range req.Messages {

@@ -78,7 +78,8 @@ func (r *run) complain(ctx context.Context, turn string, k int, why error) (bool
 	return true, nil
 }
 
-// retell repeats to the model what it was told in the previous turn, and returns how often that was.
+// retell repeats to the model what it was told in the previous turn, and returns how often that
+// was.
 func (r *run) retell(ctx context.Context, turn string) (told int, err error) {
 	for again := true; again && err == nil; told++ {
 		again, err = r.complain(ctx, turn, told+1, nil)

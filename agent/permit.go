@@ -303,7 +303,8 @@ func (r *run) permission(key string, c model.Call, rule *ruling) (*runlog.Questi
 	}, err
 }
 
-// about returns what a call is about, in full: the Gate's description without a leading tool name, or else the arguments.
+// about returns what a call is about, in full: the Gate's description without a leading tool name,
+// or else the arguments.
 func (rule *ruling) about(c model.Call) string {
 	if rule.Subject == "" {
 		return string(c.Args)

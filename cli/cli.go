@@ -297,8 +297,8 @@ func (a *app) look() {
 	a.tty.Look(&a.set.Settings)
 }
 
-// stoppable returns a context that ends at the first signal, after calling then, or when nobody reads the output any more.
-// Call done to release it.
+// stoppable returns a context that ends at the first signal, after calling then, or when nobody
+// reads the output any more. Call done to release it.
 func (a *app) stoppable(ctx context.Context, then func()) (_ context.Context, done func()) {
 	ctx, stop := context.WithCancelCause(ctx)
 	a.out.broken = func() { stop(errPipe) }

@@ -13,7 +13,8 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// A completer returns the words that may come next, each optionally followed by a tab and a description.
+// A completer returns the words that may come next, each optionally followed by a tab and a
+// description.
 type completer func(a *app, cmd *cobra.Command) ([]string, error)
 
 // addCompletion adds to commands and flags the words that complete them, besides workflows and runs.
@@ -109,7 +110,8 @@ func (c completer) words(a *app, all bool) cobra.CompletionFunc {
 	}
 }
 
-// word returns a completion with a one-sentence description, without characters that a shell or a terminal would interpret.
+// word returns a completion with a one-sentence description, without characters that a shell or a
+// terminal would interpret.
 func word(name, what string) string {
 	what, _, _ = strings.Cut(what, ". ")
 	return transcript.Line(name) + "\t" + transcript.Line(what)

@@ -40,7 +40,8 @@ func configurable(a *app) *pflag.FlagSet {
 	return out
 }
 
-// forgive lets a command run in spite of mistakes in the configuration if it needs no configuration or serves to correct it.
+// forgive lets a command run in spite of mistakes in the configuration if it needs no configuration
+// or serves to correct it.
 func forgive(a *app, cmd *cobra.Command) {
 	if a.config().Err == nil {
 		return

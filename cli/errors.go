@@ -36,7 +36,8 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// FailureCode returns the code that is logged if a run fails with the error. It maps to the same exit code.
+// FailureCode returns the code that is logged if a run fails with the error. It maps to the same
+// exit code.
 func (e *Error) FailureCode() string {
 	if e.Code != "" && exitOf(e.Code) == e.Exit {
 		return e.Code
@@ -54,7 +55,8 @@ func (e *Error) FailureCode() string {
 	return superstep.CodeTask
 }
 
-// exitOf returns the exit code for a failure code, whether it comes from an error or from the log of a failed run.
+// exitOf returns the exit code for a failure code, whether it comes from an error or from the log
+// of a failed run.
 func exitOf(code string) int {
 	switch code {
 	case "usage", "inputs", "unknown_workflow", "unknown_run", "ambiguous_run":
@@ -137,7 +139,8 @@ type errorJSON struct {
 
 func (e *Error) json() *errorJSON { return &errorJSON{e.Code, e.Message, e.Next} }
 
-// remedies returns the commands to type next after an error of a library, which knows nothing of commands.
+// remedies returns the commands to type next after an error of a library, which knows nothing of
+// commands.
 func remedies(a *app, err error) []string {
 	var (
 		busy   *runlog.BusyError

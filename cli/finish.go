@@ -37,7 +37,8 @@ type finishedJSON struct {
 	Error     *errorJSON     `json:"error,omitempty"`
 }
 
-// stepLists holds the paths of the tasks of a run that failed, were skipped or have only part of their result.
+// stepLists holds the paths of the tasks of a run that failed, were skipped or have only part of
+// their result.
 type stepLists struct {
 	Failed   []string `json:"failed,omitempty"`
 	Degraded []string `json:"degraded,omitempty"` // they gave less than was wanted
@@ -68,7 +69,8 @@ func questions(open []tui.Question) []questionJSON {
 	return out
 }
 
-// finishRun prints how a run ended: the result on standard output, everything else on standard error.
+// finishRun prints how a run ended: the result on standard output, everything else on standard
+// error.
 func finishRun(a *app, s *tui.Session, stream *events.Stream, e *ending) error {
 	if a.programs() {
 		adviseLimit(a, e)

@@ -132,7 +132,8 @@ func forkToRecipe(ctx context.Context, a *app, ref string, f *forking, r *runnin
 	return runFork(ctx, a, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
 }
 
-// inheritSettings takes the model that a run began with, and adds the run's rules to those of the flags.
+// inheritSettings takes the model that a run began with, and adds the run's rules to those of the
+// flags.
 func inheritSettings(ctx context.Context, a *app, id string) error {
 	was := a.host().Pinned(ctx, id).Setting
 	a.set.model = was.Model

@@ -54,8 +54,8 @@ func (e *ending) again() (step string) {
 	return transcript.Top(rejected(e.run))
 }
 
-// failedIn returns the words of the command that repeats the failed tasks of a partial run, or nil if there is no such
-// command.
+// failedIn returns the words of the command that repeats the failed tasks of a partial run, or nil
+// if there is no such command.
 func failedIn(ctx context.Context, a *app, id string) []string {
 	e, err := superstep.New(a.store, nil)
 	if err != nil {

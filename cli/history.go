@@ -23,7 +23,8 @@ import (
 // atHelp describes how to name a checkpoint of a run.
 const atHelp = "a superstep (0 is the beginning), seq:N for record N, or a step or task, which is right before it first ran"
 
-// pastRun returns the run that the user names, and an engine that can read its states but executes nothing.
+// pastRun returns the run that the user names, and an engine that can read its states but executes
+// nothing.
 func pastRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog.Info, error) {
 	_, info, err := findRun(ctx, a, ref)
 	if err != nil {

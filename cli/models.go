@@ -30,8 +30,8 @@ func modelsCommand(a *app) *cobra.Command {
 	return listFirst(a, c)
 }
 
-// models returns the host for the commands about models. They have no --model flag, so the model comes from the environment or
-// the configuration.
+// models returns the host for the commands about models. They have no --model flag, so the model
+// comes from the environment or the configuration.
 func (a *app) models() (*host.Host, error) {
 	if a.cfg.NoModels {
 		return nil, usage(a.cfg.Name + " has no models to choose from")

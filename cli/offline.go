@@ -9,7 +9,8 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// explainLacking adds to the error about a missing or unsuitable model the remedies that work for the workflow.
+// explainLacking adds to the error about a missing or unsuitable model the remedies that work for
+// the workflow.
 func explainLacking(a *app, w *workflow.Workflow, err error) error {
 	if err == nil {
 		return nil

@@ -85,8 +85,9 @@ func rows[T any](o *output, all []T) error {
 	return nil
 }
 
-// table writes rows in aligned columns, and rows of one cell as they are. Cells that exceed the maximum width of their column
-// do not widen it; 0 means no maximum. If the width of the terminal is known, lines are cut there.
+// table writes rows in aligned columns, and rows of one cell as they are. Cells that exceed the
+// maximum width of their column do not widen it; 0 means no maximum. If the width of the terminal
+// is known, lines are cut there.
 func (o *output) table(lines [][]string, most, width int) {
 	for _, line := range inwords.Align(lines, most) {
 		if width > 0 {

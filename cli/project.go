@@ -82,7 +82,8 @@ func startProject(ctx context.Context, a *app) (*host.Session, error) {
 	return a.here().Session(ctx)
 }
 
-// An itemFilter checks the flags of a list. It returns a filter for items, and words that describe it after the kind.
+// An itemFilter checks the flags of a list. It returns a filter for items, and words that describe
+// it after the kind.
 type itemFilter func() (wanted func(*host.Item) bool, words string, err error)
 
 // catalogCommand lists and shows the items of a kind. If filter is nil, it lists all of them.
@@ -150,7 +151,8 @@ func problem(x *recipe.Problem) string {
 	return word + where(x.File, x) + ": " + x.Text
 }
 
-// validateCommand checks the files of one kind. A file that cannot be used is an error; a tolerated mistake is a warning.
+// validateCommand checks the files of one kind. A file that cannot be used is an error; a tolerated
+// mistake is a warning.
 func validateCommand(a *app, kind string) *cobra.Command {
 	return &cobra.Command{
 		Use: "validate", Short: "Check the files of " + kind + ": exit code 1 if one cannot be used", Args: none,
@@ -165,7 +167,8 @@ func validateCommand(a *app, kind string) *cobra.Command {
 	}
 }
 
-// printItems writes a listing, and then the problems. Filter describes which items were wanted, "" for all.
+// printItems writes a listing, and then the problems. Filter describes which items were wanted, ""
+// for all.
 func printItems(a *app, kind string, items []host.Item, problems recipe.Problems, filter string) error {
 	if a.programs() {
 		return rows(a.out, append([]host.Item{}, items...))

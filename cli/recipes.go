@@ -97,8 +97,8 @@ func invalid(bad *host.RecipeError) *Error {
 	}
 }
 
-// trustRecipe asks once, on a terminal, whether to trust an untrusted recipe of the project that keeps itself or another
-// recipe from running. If it is not trusted, the error tells why.
+// trustRecipe asks once, on a terminal, whether to trust an untrusted recipe of the project that
+// keeps itself or another recipe from running. If it is not trusted, the error tells why.
 func trustRecipe(a *app, d *host.Decision, why error) error {
 	refused := &Error{
 		Exit: ExitDenied, Code: "untrusted", Message: why.Error(), Err: why,
@@ -117,7 +117,8 @@ func trustRecipe(a *app, d *host.Decision, why error) error {
 	return a.host().Trust(items)
 }
 
-// shownPath returns a path as a user would type it: relative to the current folder if it lies below.
+// shownPath returns a path as a user would type it: relative to the current folder if it lies
+// below.
 func shownPath(path string) string {
 	here, err := os.Getwd()
 	if err == nil {

@@ -151,8 +151,8 @@ func resolveEffect(ctx context.Context, a *app, ref, task string, given *runlog.
 	return answerRecorded(a, info.ID, resumeRun(ctx, a, info, r, ans, &superstep.ResumeOptions{}))
 }
 
-// answerRecorded returns the error of resuming a run after its last answer was recorded. It is no error if another process
-// resumed the run first.
+// answerRecorded returns the error of resuming a run after its last answer was recorded. It is no
+// error if another process resumed the run first.
 func answerRecorded(a *app, id string, err error) error {
 	busy, ok := errors.AsType[*runlog.BusyError](err)
 	if !ok || busy.ID != id {

@@ -70,8 +70,8 @@ func group(root *cobra.Command) {
 	root.SetHelpCommandGroupID("self")
 }
 
-// newRoot builds the root command. The flags of `run` depend on the workflow, so the arguments are examined before they are
-// parsed.
+// newRoot builds the root command. The flags of `run` depend on the workflow, so the arguments are
+// examined before they are parsed.
 func newRoot(a *app) *cobra.Command {
 	name := a.cfg.Name
 	root := &cobra.Command{
@@ -350,8 +350,9 @@ func unknownCommand(a *app, parent *cobra.Command, args []string) error {
 	return usage(fmt.Sprintf("unknown command %q for %s%s", word, parent.CommandPath(), hint))
 }
 
-// elsewhereCommand returns the command that an unknown word probably stands for: one that other tools call by that name, or a
-// command of that name elsewhere in the tree. It returns "" if there is none.
+// elsewhereCommand returns the command that an unknown word probably stands for: one that other
+// tools call by that name, or a command of that name elsewhere in the tree. It returns "" if there
+// is none.
 func elsewhereCommand(parent *cobra.Command, word string) string {
 	for _, c := range parent.Commands() {
 		if slices.Contains(c.SuggestFor, word) {
@@ -419,10 +420,12 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 	return &Error{Exit: ExitUsage, shown: true}
 }
 
-// greetingWait is how long the greeting waits for a model server to answer. The whole greeting must appear within 200 ms.
+// greetingWait is how long the greeting waits for a model server to answer. The whole greeting must
+// appear within 200 ms.
 const greetingWait = 80 * time.Millisecond
 
-// greeting prints the commands to try first. Each works as printed, in this folder and with the available model.
+// greeting prints the commands to try first. Each works as printed, in this folder and with the
+// available model.
 func greeting(ctx context.Context, a *app, set workflow.Set) string {
 	var pairs []string
 	if a.opt.Demo {

@@ -92,7 +92,8 @@ func named(args []string) string {
 	return args[0]
 }
 
-// findRun returns the run that the user names. A run that no process executes is never shown as running.
+// findRun returns the run that the user names. A run that no process executes is never shown as
+// running.
 func findRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog.Info, error) {
 	e, err := a.looking(ctx)
 	if err != nil {
@@ -193,7 +194,8 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 	return nil
 }
 
-// why returns what the listing adds to the status: the reason of a pause, and that a run was imported.
+// why returns what the listing adds to the status: the reason of a pause, and that a run was
+// imported.
 func why(r *host.RunItem) string {
 	var words []string
 	if r.Status == host.Waiting {

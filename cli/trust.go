@@ -133,7 +133,8 @@ func printDecided(a *app, items []host.Decision) error {
 	return printDecisions(a, items, false)
 }
 
-// notRunnable prints the workflows of the project that cannot be trusted because they were written for another program.
+// notRunnable prints the workflows of the project that cannot be trusted because they were written
+// for another program.
 func notRunnable(a *app, h *host.Host) {
 	for _, i := range h.NotRunnable() {
 		if i.Source == "project" {

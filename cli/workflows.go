@@ -124,7 +124,8 @@ func workflowsGraph(a *app) *cobra.Command {
 	return cmd
 }
 
-// drawnRun returns the workflow and the inputs of a run, and the states of its nodes for the picture.
+// drawnRun returns the workflow and the inputs of a run, and the states of its nodes for the
+// picture.
 func drawnRun(a *app, cmd *cobra.Command, ref string, opt *draw.Options) (*workflow.Workflow, json.RawMessage, error) {
 	_, info, err := findRun(cmd.Context(), a, ref)
 	if err != nil {

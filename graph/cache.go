@@ -23,8 +23,8 @@ type cachedEntry struct {
 	until time.Time // zero for ever
 }
 
-// NewMemoryCache creates a [Cache] of this process, which keeps the most recently used entries: at most the given number, and
-// at least one. The function now returns the time.
+// NewMemoryCache creates a [Cache] of this process, which keeps the most recently used entries: at
+// most the given number, and at least one. The function now returns the time.
 func NewMemoryCache(most int, now func() time.Time) Cache {
 	return &memoryCache{now: now, most: max(most, 1), entries: map[string]*list.Element{}}
 }

@@ -115,8 +115,8 @@ func (c *compiler[S, U]) find(name, where string) int {
 	return -1
 }
 
-// half notes a path of which only one end is known; the other is -1. A known source is assumed to lead somewhere, and a known
-// target to be reached.
+// half notes a path of which only one end is known; the other is -1. A known source is assumed to
+// lead somewhere, and a known target to be reached.
 func (c *compiler[S, U]) half(from, to int) {
 	if from >= 0 && to < 0 {
 		c.ends[from], c.leads[from] = true, true

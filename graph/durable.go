@@ -11,8 +11,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Paused is the error of a run that waits for answers or for a larger budget. To resume it, answer its questions, see
-// [Flow.Answer], and run it again.
+// Paused is the error of a run that waits for answers or for a larger budget. To resume it, answer
+// its questions, see [Flow.Answer], and run it again.
 type Paused struct {
 	Run       string            // its ID
 	Questions []runlog.Question // the open ones, ordered by path and key
@@ -51,8 +51,8 @@ func (f *Flow[S, U]) durable(ctx context.Context, state S, o RunOptions) (final 
 	return final, err
 }
 
-// finish records how a run has ended. Nothing is recorded for a run that was stopped (cause is non-nil): it can be resumed,
-// unless it was cancelled.
+// finish records how a run has ended. Nothing is recorded for a run that was stopped (cause is
+// non-nil): it can be resumed, unless it was cancelled.
 func finish[S any](ctx context.Context, j *journal.Journal, cause error, final *outcome[S], err error) error {
 	var paused *Paused
 	switch {
@@ -78,9 +78,10 @@ func finish[S any](ctx context.Context, j *journal.Journal, cause error, final *
 	return j.Write(ctx, status, runlog.KindRunFinished, "", runlog.RunFinished{Output: output, Steps: final.Steps, Skipped: final.Skipped})
 }
 
-// Answer answers an open question of a run that no process executes, as [Paused] lists them. The value encodes as JSON. If it
-// does not fit, the error is a *journal.UnfitError and the question stays open; if the question is answered already, a
-// *journal.AnsweredError. For a run that a process executes, the error is a *runlog.BusyError.
+// Answer answers an open question of a run that no process executes, as [Paused] lists them. The
+// value encodes as JSON. If it does not fit, the error is a *journal.UnfitError and the question
+// stays open; if the question is answered already, a *journal.AnsweredError. For a run that a
+// process executes, the error is a *runlog.BusyError.
 func (*Flow[S, U]) Answer(ctx context.Context, store runlog.Store, id string, q runlog.Question, value any) error {
 	answer, err := json.Marshal(value)
 	if err != nil {

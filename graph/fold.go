@@ -108,7 +108,8 @@ func (d *fold[S, U]) restore(r *runlog.Record) error {
 	return d.misfit(err)
 }
 
-// misfit wraps an error that occurred although resuming with another version of the graph was allowed.
+// misfit wraps an error that occurred although resuming with another version of the graph was
+// allowed.
 func (d *fold[S, U]) misfit(err error) error {
 	var changed *ChangedError
 	if err == nil || !errors.As(d.adopted, &changed) {
@@ -188,8 +189,8 @@ func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, m
 	return res, nil
 }
 
-// passedOver returns the full paths of the tasks that were skipped in the graph of a space. Paths from nested graphs are full
-// already.
+// passedOver returns the full paths of the tasks that were skipped in the graph of a space. Paths
+// from nested graphs are full already.
 func passedOver(paths []string, space string) []string {
 	var out []string
 	for _, p := range paths {

@@ -16,26 +16,28 @@ import (
 
 // An Edit is an update that a fork pretends a node has made.
 type Edit struct {
-	// Node is the supposed author of the update; nodes that read it see the update. If "", the run seems to have begun with
-	// the update, and all nodes see it.
+	// Node is the supposed author of the update; nodes that read it see the update. If "", the run
+	// seems to have begun with the update, and all nodes see it.
 	Node   string
 	Update json.RawMessage // fits the update type of the graph; unknown fields are refused
 }
 
 // A ForkPoint is where a fork leaves its parent.
 type ForkPoint struct {
-	// At is the last record of the parent that the fork keeps. With Again it may be 0: the fork then begins with the first
-	// superstep that computes one of those tasks.
+	// At is the last record of the parent that the fork keeps. With Again it may be 0: the fork
+	// then begins with the first superstep that computes one of those tasks.
 	At uint64
-	// Again lists the paths of tasks to compute again, with everything that depends on them. What the parent recorded for
-	// other tasks is kept, even after At. The name of a node stands for all its tasks from At on.
+	// Again lists the paths of tasks to compute again, with everything that depends on them. What
+	// the parent recorded for other tasks is kept, even after At. The name of a node stands for all
+	// its tasks from At on.
 	Again []string
 	Edits []Edit
 }
 
 // Forked holds what a new run needs to continue from a checkpoint of another.
 type Forked struct {
-	// Records must follow the run.started record of the new run, all in one batch. They have neither Seq nor Time.
+	// Records must follow the run.started record of the new run, all in one batch. They have
+	// neither Seq nor Time.
 	Records []runlog.Record
 	Seq     uint64   // the record of the checkpoint that the new run begins with
 	Step    int      // how many supersteps it has been spared
@@ -51,10 +53,11 @@ func (k *Forked) Partial() bool { return k.redo != nil }
 // Redoes reports whether a fork with Again repeats what the parent did under a path and a key.
 func (k *Forked) Redoes(path, key string) bool { return k.redo != nil && k.redo.drops(path, key) }
 
-// Fork creates the beginning of a new run. An effect without an outcome is not carried. Without Again the fork keeps, of the
-// superstep under way at the record, the results, and the settled effects and answers of tasks that had not ended. Edits are
-// folded into the state in their order, and results computed without them are dropped. The set of nodes in the superstep stays
-// the same: to change the choice of a branch, fork before the node that the branch follows.
+// Fork creates the beginning of a new run. An effect without an outcome is not carried. Without
+// Again the fork keeps, of the superstep under way at the record, the results, and the settled
+// effects and answers of tasks that had not ended. Edits are folded into the state in their order,
+// and results computed without them are dropped. The set of nodes in the superstep stays the same:
+// to change the choice of a branch, fork before the node that the branch follows.
 func (f *Flow[S, U]) Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*Forked, error) {
 	out := &Forked{}
 	last := p.At
@@ -107,9 +110,10 @@ func (f *Flow[S, U]) Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint)
 	return out, f.fork(out, past, p, pending, carrier.Carried())
 }
 
-// Seed creates the beginning of a run that has the updates of some nodes from elsewhere. The run begins with the zero state.
-// An update is used if its node reads only nodes that have updates too, and if its successors do not depend on the update.
-// Kept lists the nodes for which that is so, and Next all others.
+// Seed creates the beginning of a run that has the updates of some nodes from elsewhere. The run
+// begins with the zero state. An update is used if its node reads only nodes that have updates too,
+// and if its successors do not depend on the update. Kept lists the nodes for which that is so, and
+// Next all others.
 func (f *Flow[S, U]) Seed(updates map[string]json.RawMessage) (*Forked, error) {
 	x := &execution[S, U]{flow: f}
 	var zero S
@@ -205,7 +209,8 @@ func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending [
 	return nil
 }
 
-// given puts an edit into the recorded result of its node, and reports whether there is such a result.
+// given puts an edit into the recorded result of its node, and reports whether there is such a
+// result.
 func (f *Flow[S, U]) given(records []runlog.Record, e *Edit) (bool, error) {
 	for i := range records {
 		var d runlog.TaskDone

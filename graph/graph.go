@@ -1,9 +1,10 @@
 // Package graph builds workflows as graphs over a typed state and runs them in
 // supersteps.
 //
-// A node reads the state and returns an update; a reducer, func(S, U) S, folds updates into the state in a fixed order at the
-// end of each superstep. Edges and branches decide which nodes run next. Everything a run needs to survive a crash follows
-// from that: an update is data and can be logged, and the fold can be repeated.
+// A node reads the state and returns an update; a reducer, func(S, U) S, folds updates into the
+// state in a fixed order at the end of each superstep. Edges and branches decide which nodes run
+// next. Everything a run needs to survive a crash follows from that: an update is data and can be
+// logged, and the fold can be repeated.
 //
 //	g := graph.New("brief", reduce)
 //	g.Add("search", search)
@@ -42,7 +43,8 @@ type Func[S, U any] func(ctx context.Context, state S) (U, error)
 // TaskFunc is the full form of a node, with a handle on the task it is run for.
 type TaskFunc[S, U any] func(ctx context.Context, t *Task, state S) (U, error)
 
-// OnError describes what a node's failure means once it has no attempts left, unless a Catch or a Settled join handles it.
+// OnError describes what a node's failure means once it has no attempts left, unless a Catch or a
+// Settled join handles it.
 type OnError uint8
 
 // What a failure means.
@@ -62,8 +64,9 @@ const (
 	Settled Join = -2 // as All, and those that failed for good count too, instead of failing the run: see [Task.Failures]
 )
 
-// Quorum returns a join that runs its node once n of its sources have ended, each counted once, over any number of supersteps.
-// Later arrivals are dropped until all sources have arrived or one arrives again. That superstep begins the next round.
+// Quorum returns a join that runs its node once n of its sources have ended, each counted once,
+// over any number of supersteps. Later arrivals are dropped until all sources have arrived or one
+// arrives again. That superstep begins the next round.
 func Quorum(n int) Join { return Join(n) }
 
 func (j Join) String() string {
@@ -78,7 +81,8 @@ func (j Join) String() string {
 	return fmt.Sprintf("quorum %d", int(j))
 }
 
-// A Retry describes how often and how soon a failed node is tried again. If nil, there is one attempt.
+// A Retry describes how often and how soon a failed node is tried again. If nil, there is one
+// attempt.
 type Retry = pregel.Retry
 
 // A Node is a node with all its settings.
@@ -88,51 +92,54 @@ type Node[S, U any] struct {
 	Retry   *Retry
 	Timeout time.Duration // of one attempt, which has failed by then whatever it returns later; defaults to none
 	OnError OnError
-	// Instead returns a replacement update for a node that is skipped after a failure, given the error of its last attempt. It
-	// must be a pure function. If nil, there is no update.
+	// Instead returns a replacement update for a node that is skipped after a failure, given the
+	// error of its last attempt. It must be a pure function. If nil, there is no update.
 	Instead func(S, error) U
 	Join    Join
 	Version string // changes whenever the node comes to mean something else, so that old runs are not resumed with it
 
-	// Reads names the nodes whose updates this one sees: its state is the first state of the run with only those updates
-	// folded in. Such a node starts as soon as everything it reads is final, without waiting for the rest of the superstep. If
-	// nil, the node sees the whole state; if empty but non-nil, only the first state.
+	// Reads names the nodes whose updates this one sees: its state is the first state of the run
+	// with only those updates folded in. Such a node starts as soon as everything it reads is
+	// final, without waiting for the rest of the superstep. If nil, the node sees the whole state;
+	// if empty but non-nil, only the first state.
 	Reads []string
 	// Sends names the nodes that the task itself may send to, and End if it may end
 	// instead; see [Task.Send].
 	Sends []string
 	// Input is a check that the node's state must pass. If nil, there is none.
 	Input *Input[S]
-	// Output is a schema that the update must fit, as JSON; an update that does not is a failed attempt. If nil, there is
-	// none.
+	// Output is a schema that the update must fit, as JSON; an update that does not is a failed
+	// attempt. If nil, there is none.
 	Output *jsonschema.Schema
 	// Cache reuses results of the node from this run or an earlier one. If nil, nothing is cached.
 	Cache *Caching[S]
 
-	// Most is the largest number of tasks of this node that another task may send to at once, under different keys. If it
-	// sends more, its attempt fails. Zero means no limit. See [Shape.Agents].
+	// Most is the largest number of tasks of this node that another task may send to at once, under
+	// different keys. If it sends more, its attempt fails. Zero means no limit. See [Shape.Agents].
 	Most int
-	// Agents is how many agents each of its tasks begins, less than 0 if that is decided while it runs. If a fan-out begins
-	// more agents than the run's budget has left, it is refused before the first agent begins. The default is 0.
+	// Agents is how many agents each of its tasks begins, less than 0 if that is decided while it
+	// runs. If a fan-out begins more agents than the run's budget has left, it is refused before
+	// the first agent begins. The default is 0.
 	Agents int
 
 	Kind string   // what it is, for pictures: "agent", "tool", …; defaults to a plain function
 	Sub  *Shape   // the graph inside of it, for pictures and to notice its changes; defaults to none
 	Uses []string // workflows that it runs by name
-	// UsesAny is set if the node may run any workflow, besides its Uses. The choice is made while it runs, so adding or
-	// removing workflows does not change the node.
+	// UsesAny is set if the node may run any workflow, besides its Uses. The choice is made while
+	// it runs, so adding or removing workflows does not change the node.
 	UsesAny bool
 	Err     error // what is wrong with it, for Compile to report, from whoever made it
 }
 
-// Input is a check of what a node is given. If the node that produced it declares what it reads, it is run again with what is
-// wrong, see [Task.Feedback]; its new update replaces nothing, but is folded in after the old one. If no attempt produces a
-// valid input (as many as the node's Retry allows, 3 by default), the node fails with a *SchemaError.
+// Input is a check of what a node is given. If the node that produced it declares what it reads, it
+// is run again with what is wrong, see [Task.Feedback]; its new update replaces nothing, but is
+// folded in after the old one. If no attempt produces a valid input (as many as the node's Retry
+// allows, 3 by default), the node fails with a *SchemaError.
 type Input[S any] struct {
 	Schema *jsonschema.Schema
 	Of     func(S) (any, error) // what is checked, encodes as JSON; defaults to the state
-	// From is the producing node. It must be one of Reads, and must read nothing that this node does not read. If Reads has
-	// one element, that is the default.
+	// From is the producing node. It must be one of Reads, and must read nothing that this node
+	// does not read. If Reads has one element, that is the default.
 	From string
 }
 
@@ -149,8 +156,8 @@ type Cache interface {
 	Store(ctx context.Context, key string, value []byte, ttl time.Duration) error // 0 is for ever
 }
 
-// A Send is a message to a node: the node runs with Arg, which [Task.Arg] decodes. Sends of different keys to one node run
-// side by side, each under its key.
+// A Send is a message to a node: the node runs with Arg, which [Task.Arg] decodes. Sends of
+// different keys to one node run side by side, each under its key.
 type Send struct {
 	To  string
 	Key string
@@ -188,19 +195,20 @@ func New[S, U any](name string, reduce func(state S, update U) S) *Graph[S, U] {
 	return &Graph[S, U]{name: name, reduce: reduce}
 }
 
-// NewTagged begins a graph whose reducer is defined by struct tags. Two tasks of one superstep that write a field without a
-// reducer are an error that names both.
+// NewTagged begins a graph whose reducer is defined by struct tags. Two tasks of one superstep that
+// write a field without a reducer are an error that names both.
 func NewTagged[S, U any](name string, tags *reduce.Tagged[S, U]) *Graph[S, U] {
 	g := New(name, tags.Reduce)
 	g.tagged = tags
 	return g
 }
 
-// Check sets a check on states: if the task's state with its update folded in does not pass, the attempt has failed.
+// Check sets a check on states: if the task's state with its update folded in does not pass, the
+// attempt has failed.
 func (g *Graph[S, U]) Check(holds func(S) error) { g.check = holds }
 
-// MaxSteps sets the limit of supersteps for runs whose RunOptions have none, such as nested ones. Zero means the default of
-// RunOptions.
+// MaxSteps sets the limit of supersteps for runs whose RunOptions have none, such as nested ones.
+// Zero means the default of RunOptions.
 func (g *Graph[S, U]) MaxSteps(n int) { g.steps = n }
 
 // Has reports whether the graph has a node of that name.
@@ -208,7 +216,8 @@ func (g *Graph[S, U]) Has(name string) bool {
 	return slices.ContainsFunc(g.nodes, func(n Node[S, U]) bool { return n.Name == name })
 }
 
-// Also makes Compile report the mistakes that find returns. It is for packages that build graphs with their own methods.
+// Also makes Compile report the mistakes that find returns. It is for packages that build graphs
+// with their own methods.
 func (g *Graph[S, U]) Also(find func() []string) { g.also = append(g.also, find) }
 
 // Add adds a node.
@@ -226,8 +235,8 @@ func (g *Graph[S, U]) AddNode(n Node[S, U]) {
 // Edge adds an edge: to runs in the superstep after from.
 func (g *Graph[S, U]) Edge(from, to string) { g.edges = append(g.edges, edge{from, to}) }
 
-// Branch adds a branch: choose picks which of the nodes to run after from. It sees the state with the update of from folded
-// in, and must be a pure function.
+// Branch adds a branch: choose picks which of the nodes to run after from. It sees the state with
+// the update of from folded in, and must be a pure function.
 func (g *Graph[S, U]) Branch(from string, choose func(S) string, to ...string) {
 	r := route[S]{from: from, to: to}
 	if choose != nil {
@@ -241,13 +250,15 @@ func (g *Graph[S, U]) BranchVisit(from string, choose func(s S, visit int) strin
 	g.routes = append(g.routes, route[S]{from: from, branch: choose, to: to})
 }
 
-// Fan adds a fan-out: after from has run, split may send any number of messages to the nodes in to. It sees the state with the
-// update of from folded in, and must be a pure function. Each Send to one node has a Key of its own. Sending nothing fails the
-// node, unless End is among the targets: the run then continues with whatever else is active.
+// Fan adds a fan-out: after from has run, split may send any number of messages to the nodes in to.
+// It sees the state with the update of from folded in, and must be a pure function. Each Send to
+// one node has a Key of its own. Sending nothing fails the node, unless End is among the targets:
+// the run then continues with whatever else is active.
 func (g *Graph[S, U]) Fan(from string, split func(S) []Send, to ...string) {
 	g.routes = append(g.routes, route[S]{from: from, fan: split, to: to})
 }
 
-// Catch adds a handler: if from has failed for good, to runs instead of the run failing. The update and routes of from are
-// ignored; [Task.Failures] returns the failure. If to is End, the failure is dropped.
+// Catch adds a handler: if from has failed for good, to runs instead of the run failing. The update
+// and routes of from are ignored; [Task.Failures] returns the failure. If to is End, the failure is
+// dropped.
 func (g *Graph[S, U]) Catch(from, to string) { g.catch = append(g.catch, edge{from, to}) }

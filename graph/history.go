@@ -33,8 +33,8 @@ type Result struct {
 	Fix    json.RawMessage `json:"fix,omitempty"`
 }
 
-// A Reading reads the log of a run without knowing the types of its graph. Every *Flow is a Reading. Only the reducer is
-// executed.
+// A Reading reads the log of a run without knowing the types of its graph. Every *Flow is a
+// Reading. Only the reducer is executed.
 type Reading interface {
 	Name() string
 	Shape() Shape
@@ -42,7 +42,8 @@ type Reading interface {
 	Checkpoints(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[json.RawMessage], error]
 	// Fork returns what a new run needs to continue from a checkpoint of this one.
 	Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*Forked, error)
-	// Seed returns what a new run needs whose nodes already have the given updates, by name; see [Flow.Seed].
+	// Seed returns what a new run needs whose nodes already have the given updates, by name; see
+	// [Flow.Seed].
 	Seed(updates map[string]json.RawMessage) (*Forked, error)
 }
 
@@ -59,9 +60,10 @@ func (f *Flow[S, U]) past() *fold[S, U] {
 	}}
 }
 
-// History folds the records of a run of the graph, from the first on, and yields a checkpoint for its beginning and for every
-// superstep. Nested graphs are ignored. It ends with the records or with an error: that of the records, a *ChangedError, or
-// one for a record that does not fit. The states must not be changed; they share memory.
+// History folds the records of a run of the graph, from the first on, and yields a checkpoint for
+// its beginning and for every superstep. Nested graphs are ignored. It ends with the records or
+// with an error: that of the records, a *ChangedError, or one for a record that does not fit. The
+// states must not be changed; they share memory.
 func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[S], error] {
 	return func(yield func(Checkpoint[S], error) bool) {
 		past := f.past()
@@ -101,8 +103,8 @@ func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[
 	}
 }
 
-// known reports whether a record is a snapshot without new information. A snapshot with a shape belongs to the version of the
-// graph with which the run continues.
+// known reports whether a record is a snapshot without new information. A snapshot with a shape
+// belongs to the version of the graph with which the run continues.
 func (d *fold[S, U]) known(r *runlog.Record) bool {
 	if r.Kind != runlog.KindSnapshot || d.m == nil {
 		return false
@@ -113,8 +115,8 @@ func (d *fold[S, U]) known(r *runlog.Record) bool {
 	return json.Unmarshal(r.Data, &s) == nil && s.Shape == nil
 }
 
-// other reports whether an error means that the run continues with another version of the graph from here on. Later it may
-// return to this one.
+// other reports whether an error means that the run continues with another version of the graph
+// from here on. Later it may return to this one.
 func (d *fold[S, U]) other(err error) bool {
 	var changed *ChangedError
 	if !errors.As(err, &changed) || changed.Graph != d.flow.name {
@@ -179,8 +181,8 @@ func (f *Flow[S, U]) Checkpoints(records iter.Seq2[runlog.Record, error]) iter.S
 	}
 }
 
-// StateAt returns the state of a run as of a record: that of the last superstep committed by then. Records are those of the
-// run, from the first on.
+// StateAt returns the state of a run as of a record: that of the last superstep committed by then.
+// Records are those of the run, from the first on.
 func (f *Flow[S, U]) StateAt(records iter.Seq2[runlog.Record, error], seq uint64) (S, error) {
 	var last Checkpoint[S]
 	for c, err := range f.History(records) {

@@ -49,8 +49,8 @@ func fits(schema *jsonschema.Resolved, value json.RawMessage) error {
 	return strict.Check(schema, value)
 }
 
-// fit checks the input of a node, and runs the producing node again while the input does not fit. It returns the state with
-// the new update folded in, and that update.
+// fit checks the input of a node, and runs the producing node again while the input does not fit.
+// It returns the state with the new update folded in, and that update.
 func (x *execution[S, U]) fit(ctx context.Context, n *node[S, U], task *Task, s S) (S, *pregel.Fix[U], error) {
 	fail := &SchemaError{Node: n.Name}
 	most := 1
@@ -98,8 +98,9 @@ func (in *checkedInput[S]) value(s S) (json.RawMessage, error) {
 	return b, nil
 }
 
-// again runs the node that produced an input once more, as a part of the task that was given the input and as an effect of it:
-// a crash does not repeat it. If the run is resumed after the task failed for good, the producer is run again.
+// again runs the node that produced an input once more, as a part of the task that was given the
+// input and as an effect of it: a crash does not repeat it. If the run is resumed after the task
+// failed for good, the producer is run again.
 func (x *execution[S, U]) again(ctx context.Context, vertex int, task *Task, s S, bad []SchemaAttempt) (U, error) {
 	n := &x.flow.nodes[vertex]
 	name := fmt.Sprintf("%s~%d", n.Name, len(bad)+1)
@@ -122,8 +123,8 @@ type cachedWork struct {
 	Sends  []runlog.TaskSend `json:"sends,omitempty"`
 }
 
-// cached returns the update of a node if it is in the cache, or else the key under which to store it. A cache hit is recorded,
-// for replays. A failing cache counts as empty.
+// cached returns the update of a node if it is in the cache, or else the key under which to store
+// it. A cache hit is recorded, for replays. A failing cache counts as empty.
 func (x *execution[S, U]) cached(ctx context.Context, n *node[S, U], task *Task, s S) (u U, kept string, err error) {
 	key, err := x.cacheKey(n, task, s)
 	if err != nil {

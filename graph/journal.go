@@ -204,7 +204,8 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 	return nil
 }
 
-// lastAttempt returns the last attempt of a skipped task, from the note of its result, or nil for other tasks.
+// lastAttempt returns the last attempt of a skipped task, from the note of its result, or nil for
+// other tasks.
 func lastAttempt[U any](note any) *runlog.TaskFailed {
 	switch n := note.(type) {
 	case *runlog.TaskFailed:
@@ -290,8 +291,8 @@ func (x *execution[S, U]) inTurn() pregel.Exec[S, U, message] {
 	}
 }
 
-// pause returns the pause before a task's next attempt, and whether there is one. A replay makes no pauses, and cannot
-// classify a failure of which only the text is known.
+// pause returns the pause before a task's next attempt, and whether there is one. A replay makes no
+// pauses, and cannot classify a failure of which only the text is known.
 func (x *execution[S, U]) pause(n *node[S, U], path string, attempt int, err error) (pause time.Duration, again bool) {
 	full, again := n.pause(attempt, err)
 	scope := x.journal.Scope(path)

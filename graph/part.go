@@ -9,10 +9,11 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// Part runs a node as a part of a task, for nodes that are made of others. The part has its own path in the log, below the
-// task's and under the part's name, so the effects, questions and inner graphs of several parts stay apart. Part names are
-// unique within a task. Only the Timeout, Retry and Output settings of the node are used. Its attempts are counted anew after
-// a crash. The node must not send. If it panics, Part returns an error.
+// Part runs a node as a part of a task, for nodes that are made of others. The part has its own
+// path in the log, below the task's and under the part's name, so the effects, questions and inner
+// graphs of several parts stay apart. Part names are unique within a task. Only the Timeout, Retry
+// and Output settings of the node are used. Its attempts are counted anew after a crash. The node
+// must not send. If it panics, Part returns an error.
 func Part[S, U any](ctx context.Context, t *Task, n *Node[S, U], state S) (u U, err error) {
 	if n.Err != nil {
 		return u, fmt.Errorf("%s: %w", n.Name, n.Err)
@@ -75,7 +76,8 @@ func (n *Node[S, U]) part(ctx context.Context, t *Task, state S) (u U, err error
 	return u, err
 }
 
-// latePart is late for a part. A timeout is recorded so that a replay repeats it; the part's own failures are not recorded.
+// latePart is late for a part. A timeout is recorded so that a replay repeats it; the part's own
+// failures are not recorded.
 func (n *Node[S, U]) latePart(ctx, limited context.Context, t *Task, err error) error {
 	late, noted := t.scope.Late(limited, t.attempt)
 	if !late || ctx.Err() != nil || journal.Waits(err) {

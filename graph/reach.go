@@ -21,7 +21,8 @@ func (c *compiler[S, U]) unjoined(join int) (runs, not int, found bool) {
 	if common == len(c.g.nodes) {
 		from = slices.Clone(c.entries)
 	}
-	// A node is certain if edges alone lead to it from the node that all ways to the sources pass through.
+	// A node is certain if edges alone lead to it from the node that all ways to the sources pass
+	// through.
 	sure := make([]bool, len(c.g.nodes))
 	mark(from, sure, func(i int) [2][]int { return [2][]int{c.out[i]} })
 	for _, s := range sources {
@@ -35,7 +36,8 @@ func (c *compiler[S, U]) unjoined(join int) (runs, not int, found bool) {
 	return 0, 0, false
 }
 
-// without finds a node among some that can be reached on a path where no node certainly leads to the other one.
+// without finds a node among some that can be reached on a path where no node certainly leads to
+// the other one.
 func (c *compiler[S, U]) without(node int, out []int) (int, bool) {
 	n := len(c.g.nodes)
 	leads := c.inevitable(node)
@@ -62,9 +64,9 @@ func (c *compiler[S, U]) chooses() bool {
 	return false
 }
 
-// dominate finds the immediate dominator of every node: the last other node that every path from Start to it passes. Start is
-// the place after the last node. The algorithm is that of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm"
-// (2001).
+// dominate finds the immediate dominator of every node: the last other node that every path from
+// Start to it passes. Start is the place after the last node. The algorithm is that of Cooper,
+// Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
 func (c *compiler[S, U]) dominate() {
 	n := len(c.g.nodes)
 	next := func(i int) [2][]int {
@@ -144,8 +146,8 @@ func (c *compiler[S, U]) common(a, b int) int {
 	return a
 }
 
-// inevitable reports for every node whether the given node runs after it whatever is chosen, provided that loops end. The last
-// entry stands for Start.
+// inevitable reports for every node whether the given node runs after it whatever is chosen,
+// provided that loops end. The last entry stands for Start.
 func (c *compiler[S, U]) inevitable(node int) []bool {
 	n := len(c.g.nodes)
 	leads := make([]bool, n+1)

@@ -163,7 +163,8 @@ func (d *redo) scan(r *runlog.Record) error {
 	return nil
 }
 
-// within visits the records inside a KindCarried record and drops those for which keep returns false.
+// within visits the records inside a KindCarried record and drops those for which keep returns
+// false.
 func within(r *runlog.Record, keep func(*runlog.Record) (bool, error)) error {
 	var c carry.Data
 	if err := json.Unmarshal(r.Data, &c); err != nil {
@@ -261,7 +262,8 @@ func nodeOf(task string) string {
 	return task
 }
 
-// part splits the key of an effect that holds the outcome of a part of a task. For other keys the name is "".
+// part splits the key of an effect that holds the outcome of a part of a task. For other keys the
+// name is "".
 func part(key string) (kind, name string) {
 	kind, name, _ = strings.Cut(key, "/")
 	if kind != "branch" && kind != "round" {

@@ -32,8 +32,8 @@ type RunOptions struct {
 	// nil, the run leaves nothing behind.
 	Store runlog.Store
 	ID    string // of the run in the Store
-	// Journal is for hosts that open runs themselves, as an engine does. It replaces Store and ID, and the host records how
-	// the run ended.
+	// Journal is for hosts that open runs themselves, as an engine does. It replaces Store and ID,
+	// and the host records how the run ended.
 	Journal     *journal.Journal
 	Parallelism int // tasks of the graph running at once, those of graphs inside of it not counted; defaults to 16
 	// supersteps before a *StepLimitError; defaults to what the graph says, or to 100 rounds: 100 for each node on a loop and 1 for any other, at least 100
@@ -42,27 +42,29 @@ type RunOptions struct {
 	// Barrier makes every node wait for its superstep, even if what it reads is final.
 	// The state that a run ends with is the same.
 	Barrier bool
-	// Once Stop is closed, nothing new starts, and the run ends with ErrStopped when the running tasks have ended. If nil, the
-	// run is never stopped.
+	// Once Stop is closed, nothing new starts, and the run ends with ErrStopped when the running
+	// tasks have ended. If nil, the run is never stopped.
 	Stop <-chan struct{}
 	// Cache holds earlier results for nodes with a Caching. If nil, nothing is cached.
 	Cache Cache
-	// SnapshotEvery is the number of supersteps between snapshots, counted from the start of the run. Snapshots are also
-	// written whenever the log has grown enough; if zero, only then.
+	// SnapshotEvery is the number of supersteps between snapshots, counted from the start of the
+	// run. Snapshots are also written whenever the log has grown enough; if zero, only then.
 	SnapshotEvery int
-	// AllowChange resumes a run that was begun by another version of the graph, if its next nodes still exist and its state
-	// still fits. If false, such a run fails with a *ChangedError.
+	// AllowChange resumes a run that was begun by another version of the graph, if its next nodes
+	// still exist and its state still fits. If false, such a run fails with a *ChangedError.
 	AllowChange bool
-	// Admit is called before the task of a path sends to tasks that begin so many agents in all. An error fails the attempt or
-	// makes the task wait, see journal.Waits. If nil, everything is admitted.
+	// Admit is called before the task of a path sends to tasks that begin so many agents in all. An
+	// error fails the attempt or makes the task wait, see journal.Waits. If nil, everything is
+	// admitted.
 	Admit func(path string, agents int) error
 	// Workflows finds the workflows that nodes run by name. If nil, there are none.
 	Workflows func(name string) (Nested, error)
-	// Ended is called once before Run returns, also with an error, with the supersteps that the run took from its start and
-	// the paths of the tasks that failed and were skipped, ordered by superstep and then by path. It may be nil.
+	// Ended is called once before Run returns, also with an error, with the supersteps that the run
+	// took from its start and the paths of the tasks that failed and were skipped, ordered by
+	// superstep and then by path. It may be nil.
 	Ended func(steps int, skipped []string)
-	// Host gives nodes access to things such as agents and tools that are known only when the run starts; see Task.Host. It
-	// may be nil.
+	// Host gives nodes access to things such as agents and tools that are known only when the run
+	// starts; see Task.Host. It may be nil.
 	Host any
 
 	space   string // the path of the task that runs the graph, "" for a run's own
@@ -71,15 +73,16 @@ type RunOptions struct {
 
 // A Nested is something that a node can run by name within its own run.
 type Nested interface {
-	// Settle checks inputs, a JSON object, and returns the inputs to run with. It is called once per task, however often the
-	// task is run again.
+	// Settle checks inputs, a JSON object, and returns the inputs to run with. It is called once
+	// per task, however often the task is run again.
 	Settle(inputs json.RawMessage) (json.RawMessage, error)
 	// RunNested runs it with settled inputs and gives its output. The options are those
 	// of [Task.Nested].
 	RunNested(ctx context.Context, inputs json.RawMessage, opt *RunOptions) (json.RawMessage, error)
 }
 
-// An outcome holds the arguments of RunOptions.Ended. After an error it describes the last superstep.
+// An outcome holds the arguments of RunOptions.Ended. After an error it describes the last
+// superstep.
 type outcome[S any] struct {
 	State   S
 	Steps   int
@@ -196,8 +199,8 @@ func (x *execution[S, U]) path(t *pregel.Task[message]) string {
 	return x.flow.path(x.opt.space, t)
 }
 
-// ready reports whether a waiting task may continue: neither it nor anything inside it has an open question, and something has
-// happened since the last call.
+// ready reports whether a waiting task may continue: neither it nor anything inside it has an open
+// question, and something has happened since the last call.
 func (x *execution[S, U]) ready(t *pregel.Task[message]) bool {
 	path, head := x.path(t), x.journal.Head()
 	if x.woken[path] == head {
@@ -245,7 +248,8 @@ func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S
 	}
 }
 
-// missed handles an attempt that failed: it waits for the next attempt, or returns the result if none is left.
+// missed handles an attempt that failed: it waits for the next attempt, or returns the result if
+// none is left.
 func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.Task[message], attempt int, s S, err error) (end pregel.Result[U, message],
 	over bool) {
 	ended := func(o pregel.Outcome, err error) (pregel.Result[U, message], bool) {
@@ -298,8 +302,9 @@ func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.T
 	return end, false
 }
 
-// Halt wraps err so that a node that returns it fails the whole run: there is no further attempt, and no OnError, Catch or
-// Settled join handles it, neither the node's own nor one of the nodes around it.
+// Halt wraps err so that a node that returns it fails the whole run: there is no further attempt,
+// and no OnError, Catch or Settled join handles it, neither the node's own nor one of the nodes
+// around it.
 func Halt(err error) error { return &haltError{err} }
 
 type haltError struct{ err error }
@@ -407,8 +412,8 @@ func (f *Flow[S, U]) after(s S, u U) (S, error) {
 	return s, nil
 }
 
-// clean returns the update as it is recorded, if that differs from what the node returned, so that the run continues as it
-// would after a crash.
+// clean returns the update as it is recorded, if that differs from what the node returned, so that
+// the run continues as it would after a crash.
 func (x *execution[S, U]) clean(u *U) error {
 	if x.journal == nil || !x.journal.Cleans() {
 		return nil
@@ -440,8 +445,8 @@ func (x *execution[S, U]) cleanSends(r *pregel.Result[U, message]) {
 	}
 }
 
-// unencodable returns why a value cannot be encoded, with the field that cannot. Err is the error of json.Marshal. If err is
-// nil and no field is to blame, unencodable returns nil.
+// unencodable returns why a value cannot be encoded, with the field that cannot. Err is the error
+// of json.Marshal. If err is nil and no field is to blame, unencodable returns nil.
 func unencodable(what string, v any, err error) error {
 	root := reflect.Indirect(reflect.ValueOf(v)).Type()
 	if field := encodable.Value(v, cmp.Or(root.Name(), root.String())); field != nil {
@@ -472,8 +477,8 @@ func (n *Node[S, U]) timeout(err error) error {
 	return &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout, Err: err}
 }
 
-// late returns the result of an attempt. An attempt that ran past its deadline has failed, whatever the node returned, unless
-// it has paused by then.
+// late returns the result of an attempt. An attempt that ran past its deadline has failed, whatever
+// the node returned, unless it has paused by then.
 func (n *Node[S, U]) late(err error, late bool) error {
 	if !late || journal.Waits(err) {
 		return err
@@ -528,8 +533,9 @@ func (x *execution[S, U]) admit(path string, sends []pregel.Send[message]) error
 	return nil
 }
 
-// passOver returns the result of a node that has no attempts left and whose failure is handled, or that may be skipped. Its
-// last attempt is recorded together with that result, so that a crash leaves both or neither.
+// passOver returns the result of a node that has no attempts left and whose failure is handled, or
+// that may be skipped. Its last attempt is recorded together with that result, so that a crash
+// leaves both or neither.
 func (x *execution[S, U]) passOver(n *node[S, U], path string, visit int, s S, last *runlog.TaskFailed, err error) pregel.Result[U, message] {
 	arg, _ := json.Marshal(Failure{Node: n.Name, Key: last.Key, Error: last.Error, Attempts: last.Attempt}) // strings and numbers encode
 	tell := func(to int) pregel.Send[message] {
@@ -575,8 +581,8 @@ type standIn[U any] struct {
 	encoded json.RawMessage
 }
 
-// instead returns the update that replaces that of a failed node, nil for none, and the state after it. It is checked like any
-// other update of the node.
+// instead returns the update that replaces that of a failed node, nil for none, and the state after
+// it. It is checked like any other update of the node.
 func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, why error) (stand *standIn[U], after S, err error) {
 	if n.Instead == nil {
 		return nil, s, nil
@@ -599,7 +605,8 @@ func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, w
 	return stand, after, err
 }
 
-// next returns the nodes that run after a node: over its edges, then over its routes in the order they were added.
+// next returns the nodes that run after a node: over its edges, then over its routes in the order
+// they were added.
 func (n *node[S, U]) next(f *Flow[S, U], visit int, after S) ([]pregel.Send[message], error) {
 	if len(n.routes) == 0 {
 		return n.sends, nil

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Shape describes the nodes and edges of a graph: enough to draw it, to tell two versions apart and to describe how they
-// differ.
+// Shape describes the nodes and edges of a graph: enough to draw it, to tell two versions apart and
+// to describe how they differ.
 type Shape struct {
 	Nodes []ShapeNode `json:"nodes"`
 	Edges []ShapeEdge `json:"edges"`
@@ -89,8 +89,9 @@ func (s Shape) nodeLines() []string {
 	return out
 }
 
-// Agents returns the largest number of agents that a run can begin, nested graphs included. The number is unknown if a node
-// that begins agents is on a cycle or behind one, is sent to by a fan without a bound, or decides how many while it runs.
+// Agents returns the largest number of agents that a run can begin, nested graphs included. The
+// number is unknown if a node that begins agents is on a cycle or behind one, is sent to by a fan
+// without a bound, or decides how many while it runs.
 func (s Shape) Agents() (agents int, known bool) {
 	index := make(map[string]int, len(s.Nodes))
 	for i, n := range s.Nodes {

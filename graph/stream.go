@@ -21,8 +21,8 @@ type Update struct {
 // startedEvent is the name of the live-only event of a task that starts.
 const startedEvent = "task.started"
 
-// Updates returns the updates among the records of a run, in the order of the records; within one superstep that order is
-// arbitrary. The records may come from a running run or from a store.
+// Updates returns the updates among the records of a run, in the order of the records; within one
+// superstep that order is arbitrary. The records may come from a running run or from a store.
 func Updates(records iter.Seq2[runlog.Record, error]) iter.Seq2[Update, error] {
 	return readings(records, func(r *runlog.Record) (Update, bool, error) {
 		if r.Kind != runlog.KindTaskDone {

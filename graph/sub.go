@@ -9,9 +9,10 @@ import (
 	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
-// Sub returns a node that runs another graph. In makes the first state of that graph from the state of this one, and out the
-// update from its last. The inner graph has its own path in the log, is resumed where it stopped, and may ask questions. Each
-// visit of the node runs it from its start. The two graphs may have different state types.
+// Sub returns a node that runs another graph. In makes the first state of that graph from the state
+// of this one, and out the update from its last. The inner graph has its own path in the log, is
+// resumed where it stopped, and may ask questions. Each visit of the node runs it from its start.
+// The two graphs may have different state types.
 func Sub[S, U, S2, U2 any](name string, flow *Flow[S2, U2], in func(S) (S2, error), out func(S2) (U, error)) Node[S, U] {
 	n := Node[S, U]{Name: name, Kind: "sub"}
 	if flow == nil || in == nil || out == nil {
@@ -69,7 +70,8 @@ func Call[S, U any](name, workflow string, in func(S) (any, error), out func(jso
 	}
 }
 
-// Uses returns the workflows that the graph or a nested graph runs by name, in the order of its nodes.
+// Uses returns the workflows that the graph or a nested graph runs by name, in the order of its
+// nodes.
 func (f *Flow[S, U]) Uses() []string {
 	var out []string
 	seen := map[string]bool{}
@@ -84,9 +86,10 @@ func (f *Flow[S, U]) Uses() []string {
 	return out
 }
 
-// PassOver notes what was skipped inside the task, so that the run ends partial. Pass the Skipped of a graph that was run with
-// the options of [Task.Nested], or "" for the task itself if its update is incomplete. The note counts if the attempt
-// succeeds. Without a log it counts only if some node of the graph may be skipped. Call it from one goroutine.
+// PassOver notes what was skipped inside the task, so that the run ends partial. Pass the Skipped
+// of a graph that was run with the options of [Task.Nested], or "" for the task itself if its
+// update is incomplete. The note counts if the attempt succeeds. Without a log it counts only if
+// some node of the graph may be skipped. Call it from one goroutine.
 func (t *Task) PassOver(paths ...string) {
 	for _, p := range paths {
 		switch own := pregel.Path(t.node, t.key, t.visit); {

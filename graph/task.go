@@ -129,7 +129,8 @@ type Failure struct {
 	Attempts int    `json:"attempts"`
 }
 
-// Failures returns the failures that the node handles as a Catch, or that its Settled join has collected, in path order.
+// Failures returns the failures that the node handles as a Catch, or that its Settled join has
+// collected, in path order.
 func (t *Task) Failures() []Failure {
 	var out []Failure
 	for _, m := range t.inbox {
@@ -141,17 +142,17 @@ func (t *Task) Failures() []Failure {
 	return out
 }
 
-// Feedback returns what was wrong with each attempt so far, for a node that is run again because its update did not fit the
-// Input of another node. It is empty otherwise.
+// Feedback returns what was wrong with each attempt so far, for a node that is run again because
+// its update did not fit the Input of another node. It is empty otherwise.
 func (t *Task) Feedback() []string { return t.feedback }
 
-// Send sends a message to a node named in the Sends of this one. The message is delivered when the task is done, after those
-// of its edges and routes.
+// Send sends a message to a node named in the Sends of this one. The message is delivered when the
+// task is done, after those of its edges and routes.
 func (t *Task) Send(s Send) { t.sends = append(t.sends, s) }
 
-// Nested returns the options to run a graph within the task: it is kept in the same log and resumed with the task. The key
-// distinguishes the graphs of one task; "" is allowed if the graph is the only one and the task has no parts. Return the error
-// of the inner run, wrapped or not.
+// Nested returns the options to run a graph within the task: it is kept in the same log and resumed
+// with the task. The key distinguishes the graphs of one task; "" is allowed if the graph is the
+// only one and the task has no parts. Return the error of the inner run, wrapped or not.
 func (t *Task) Nested(key string) *RunOptions {
 	o := *t.opt
 	if key == "" && !t.parts.whole() {
@@ -164,8 +165,8 @@ func (t *Task) Nested(key string) *RunOptions {
 	return &o
 }
 
-// Workflow finds the host's workflow of a name, to be run with the options of Nested. The Uses of the node must name it, so
-// that cycles of workflows are found before anything runs.
+// Workflow finds the host's workflow of a name, to be run with the options of Nested. The Uses of
+// the node must name it, so that cycles of workflows are found before anything runs.
 func (t *Task) Workflow(name string) (Nested, error) {
 	if !t.any && !slices.Contains(t.uses, name) {
 		return nil, fmt.Errorf("it runs workflow %q, which is not among its Uses", name)
@@ -179,8 +180,8 @@ func (t *Task) Workflow(name string) (Nested, error) {
 // Host returns what the host of the run gave its nodes to work with, nil for nothing.
 func (t *Task) Host() any { return t.opt.Host }
 
-// Stopped returns a channel that is closed when the run is told to stop between two tasks. A task with a long wait may then
-// return ErrStopped; it is run again when the run is resumed.
+// Stopped returns a channel that is closed when the run is told to stop between two tasks. A task
+// with a long wait may then return ErrStopped; it is run again when the run is resumed.
 func (t *Task) Stopped() <-chan struct{} { return t.opt.Stop }
 
 // Emit puts an event into the log. It is durable when Emit returns.
@@ -188,8 +189,8 @@ func (t *Task) Emit(ctx context.Context, name string, data any) error {
 	return t.scope.Emit(ctx, name, data)
 }
 
-// Scope returns the task's part of the log: effects, questions, events. If the run has no log, it returns nil, which may be
-// used like any other Scope.
+// Scope returns the task's part of the log: effects, questions, events. If the run has no log, it
+// returns nil, which may be used like any other Scope.
 func (t *Task) Scope() *journal.Scope {
 	if t == nil {
 		return nil

@@ -62,7 +62,8 @@ func (p *project) shell() bool {
 	return slices.ContainsFunc(rules, func(r permit.Rule) bool { return r.Tool == "bash" && r.Decision != tool.Deny })
 }
 
-// withResults returns a file tool that can also read the results of its run that were too large for a conversation.
+// withResults returns a file tool that can also read the results of its run that were too large for
+// a conversation.
 func (p *project) withResults(t *tool.Tool) *tool.Tool {
 	wide := *t
 	wide.Run = func(ctx context.Context, c *tool.Call) (string, error) {
@@ -92,8 +93,8 @@ func (p *project) withResults(t *tool.Tool) *tool.Tool {
 	return &wide
 }
 
-// defaultRules are rules besides those of package permit: a lead may run workflows, whose agents have their own rules, and
-// agents may read results that were too large for their conversation.
+// defaultRules are rules besides those of package permit: a lead may run workflows, whose agents
+// have their own rules, and agents may read results that were too large for their conversation.
 func (p *project) defaultRules() ([]permit.Rule, error) {
 	texts := []string{"run_workflow", "collect_workflow", "save_workflow"} // what is saved waits for approval
 	if !p.h.Sealed() {
@@ -113,8 +114,9 @@ func (s *Session) reads(name, from string) func(file string) tool.Verdict {
 	return s.policy.Reads(name, from, nil)
 }
 
-// openDocs opens the index of the project's files when it is first searched. The index covers the files that may be read
-// without asking by the rules of the user and the project. An agent's own rules decide which results it is shown.
+// openDocs opens the index of the project's files when it is first searched. The index covers the
+// files that may be read without asking by the rules of the user and the project. An agent's own
+// rules decide which results it is shown.
 func (s *Session) openDocs(ctx context.Context, large bool) (*builtin.Docs, error) {
 	s.docs.mu.Lock()
 	defer s.docs.mu.Unlock()

@@ -110,8 +110,9 @@ func (c *Configuration) Setting(name string) *Setting {
 	return nil
 }
 
-// Configuration reads the user's configuration from the path. If the path is "", it reads the file named by SUPERSTEP_CONFIG,
-// or else config.yaml in the user's configuration folder, which may be missing.
+// Configuration reads the user's configuration from the path. If the path is "", it reads the file
+// named by SUPERSTEP_CONFIG, or else config.yaml in the user's configuration folder, which may be
+// missing.
 func (h *Host) Configuration(path string) *Configuration {
 	path = cmp.Or(path, h.cfg.Env("SUPERSTEP_CONFIG"))
 	usual := filepath.Join(h.ConfigDir(), "config.yaml")
@@ -252,7 +253,8 @@ func (c *Configuration) parse(b []byte) (settings []Setting, err error) {
 	return nil, mistake(strings.Join(lines, "\n"))
 }
 
-// rest returns the lines that have text but do not begin a setting, such as the second line of a value.
+// rest returns the lines that have text but do not begin a setting, such as the second line of a
+// value.
 func rest(b []byte, root *frontmatter.Value, refused []*frontmatter.Error) map[int]bool {
 	rest := map[int]bool{}
 	n := 0
@@ -273,7 +275,8 @@ func rest(b []byte, root *frontmatter.Value, refused []*frontmatter.Error) map[i
 	return rest
 }
 
-// plainValue returns the value of a setting on one line, a number or truth value as it is written. More is set if it has another line.
+// plainValue returns the value of a setting on one line, a number or truth value as it is written.
+// More is set if it has another line.
 func plainValue(f frontmatter.Field, more bool) (string, error) {
 	switch v := f.Value; {
 	case v.Kind == frontmatter.Null:
@@ -342,8 +345,9 @@ func checkSetting(name, value string) error {
 	return nil
 }
 
-// UnknownSetting returns the message for a name that is no setting, with the setting that was probably meant. A name that does
-// not look like a setting is not repeated, since it may contain a password.
+// UnknownSetting returns the message for a name that is no setting, with the setting that was
+// probably meant. A name that does not look like a setting is not repeated, since it may contain a
+// password.
 func UnknownSetting(name string) string {
 	if len(name) > 40 || strings.ContainsFunc(name, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
@@ -365,8 +369,8 @@ func (c *Configuration) Check() error {
 	return err
 }
 
-// Set changes one line of the file, and leaves the others as they are. It may replace a line that has a mistake, but fails if
-// any mistake remains.
+// Set changes one line of the file, and leaves the others as they are. It may replace a line that
+// has a mistake, but fails if any mistake remains.
 func (c *Configuration) Set(name, value string) error {
 	if err := checkSetting(name, value); err != nil {
 		return mistake(name + ": " + err.Error())
@@ -433,8 +437,8 @@ func (c *Configuration) rewrite(name, line string) error {
 	return nil
 }
 
-// replaceSetting replaces the lines that begin with a key, and the indented lines that belong to their values, such as those
-// of a list. If there are none, the line is added.
+// replaceSetting replaces the lines that begin with a key, and the indented lines that belong to
+// their values, such as those of a list. If there are none, the line is added.
 func replaceSetting(text, key, line string) string {
 	text, mark := strings.CutPrefix(text, byteOrderMark)
 	end := "\n"

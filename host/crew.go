@@ -19,8 +19,8 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// projectOf returns the project of a run in a folder, with the rules that it began with. A recipe may use models that are
-// refused to agents users talk to.
+// projectOf returns the project of a run in a folder, with the rules that it began with. A recipe
+// may use models that are refused to agents users talk to.
 func (h *Host) projectOf(dir string, rules []string, onAsk string, models func(string) (model.Model, error)) (*project, error) {
 	all, err := h.rules(rules)
 	if err != nil {

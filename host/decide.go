@@ -12,7 +12,8 @@ import (
 // Trusted is the state of a Decision that was made.
 const Trusted catalog.State = "trusted"
 
-// A Decision is an item of the project that the user trusts or not, as it is shown before and after.
+// A Decision is an item of the project that the user trusts or not, as it is shown before and
+// after.
 type Decision struct {
 	Kind   trust.Kind    `json:"kind"`
 	Name   string        `json:"name"`
@@ -29,7 +30,8 @@ type Decision struct {
 	item           trust.Item
 }
 
-// Called returns the name of the item for users: the tools of a server have the name of their server.
+// Called returns the name of the item for users: the tools of a server have the name of their
+// server.
 func (d *Decision) Called() string {
 	if d.Kind == trust.MCPTools {
 		return strings.TrimSuffix(d.Name, " tools")
@@ -37,7 +39,8 @@ func (d *Decision) Called() string {
 	return d.Name
 }
 
-// Decisions returns the items of the project that the user decides on: those of the given names, or all if there are none.
+// Decisions returns the items of the project that the user decides on: those of the given names, or
+// all if there are none.
 func (h *Host) Decisions(names ...string) ([]Decision, error) {
 	p, err := h.project()
 	if err != nil {
@@ -101,8 +104,8 @@ func (h *Host) Trust(list []Decision) error {
 	return p.Trust(items)
 }
 
-// Revoke takes back the decisions on the items of these names, or on all if there are none, and returns them. Tools that were
-// seen on servers stay refused.
+// Revoke takes back the decisions on the items of these names, or on all if there are none, and
+// returns them. Tools that were seen on servers stay refused.
 func (h *Host) Revoke(names ...string) ([]Decision, error) {
 	p, err := h.project()
 	if err != nil {

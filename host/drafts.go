@@ -18,8 +18,9 @@ import (
 	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
-// Recipes that agents write are kept in a separate folder, where their names do not find them, until a user approves them.
-// Everything is written within the folder of the project or of the user: links do not lead out.
+// Recipes that agents write are kept in a separate folder, where their names do not find them,
+// until a user approves them. Everything is written within the folder of the project or of the
+// user: links do not lead out.
 
 const (
 	draftMark = "# Draft by "
@@ -49,7 +50,8 @@ func (e *noProjectError) Error() string {
 // FailureCode returns the code of runs that fail with the error.
 func (e *noProjectError) FailureCode() string { return "usage" }
 
-// home returns the folder in which recipes of a scope are written, and the path of theirs within it.
+// home returns the folder in which recipes of a scope are written, and the path of theirs within
+// it.
 func (p *project) home(scope string) (root *os.Root, in string, err error) {
 	base, in := p.folder, ".superstep"
 	if scope == catalog.User {
@@ -71,8 +73,8 @@ func (p *project) home(scope string) (root *os.Root, in string, err error) {
 	return root, in, err
 }
 
-// place is home for a recipe of a name. An existing recipe of that name is an error, unless it is in the file of that name and
-// may be replaced.
+// place is home for a recipe of a name. An existing recipe of that name is an error, unless it is
+// in the file of that name and may be replaced.
 func (p *project) place(scope, name string, replace bool) (*os.Root, string, error) {
 	root, in, err := p.home(scope)
 	if err != nil {
@@ -87,9 +89,10 @@ func (p *project) place(scope, name string, replace bool) (*os.Root, string, err
 	return root, in, nil
 }
 
-// saveDraft checks a recipe that an agent has written, and stores it as a draft: in the project, or with the user's own if
-// there is none. Origin is a line that names the author. A draft of the same origin is replaced; one of another origin is an
-// *ExistsError. Mistakes in the recipe are a *catalog.InvalidError, with positions in the text as it was given.
+// saveDraft checks a recipe that an agent has written, and stores it as a draft: in the project, or
+// with the user's own if there is none. Origin is a line that names the author. A draft of the same
+// origin is replaced; one of another origin is an *ExistsError. Mistakes in the recipe are a
+// *catalog.InvalidError, with positions in the text as it was given.
 func (p *project) saveDraft(name, text, origin string) (string, error) {
 	e := &catalog.RecipeFile{Name: name, File: name + ".yaml", Text: []byte(text), Draft: true, Scope: catalog.Project}
 	if p.folder == "" {
@@ -136,9 +139,9 @@ func bare(text string) string {
 	}
 }
 
-// approve moves a draft, as it was when the project was opened, to the recipes that are found by name, and trusts it. A recipe
-// that exists already is an *ExistsError, or is replaced if wanted. It returns the path; open the project again to find the
-// recipe.
+// approve moves a draft, as it was when the project was opened, to the recipes that are found by
+// name, and trusts it. A recipe that exists already is an *ExistsError, or is replaced if wanted.
+// It returns the path; open the project again to find the recipe.
 func (p *project) approve(name string, replace bool) (string, error) {
 	e, _, err := p.Draft(name)
 	if err != nil {
@@ -177,8 +180,9 @@ func (p *project) reject(name string) (string, error) {
 	return e.File, root.Remove(path.Join(in, "workflows", catalog.DraftsDir, filepath.Base(e.Path)))
 }
 
-// addRecipe puts a recipe of the user into the project and trusts it. An existing recipe of that name is an *ExistsError, or
-// is replaced if wanted and if it is in the file of that name. It returns the path.
+// addRecipe puts a recipe of the user into the project and trusts it. An existing recipe of that
+// name is an *ExistsError, or is replaced if wanted and if it is in the file of that name. It
+// returns the path.
 func (p *project) addRecipe(text []byte, replace bool) (string, error) {
 	e := &catalog.RecipeFile{File: "recipe", Text: text}
 	if e.Recipe, e.Problems = recipe.Parse(e.File, text); e.Recipe == nil {
@@ -311,8 +315,9 @@ steps:
 output: "{{steps.write.output}}"
 `
 
-// AddRecipe puts a recipe of the user into the project of a folder, trusts it, and returns its path. A file that exists
-// already is an *ExistsError, unless it may be replaced and has the recipe's name.
+// AddRecipe puts a recipe of the user into the project of a folder, trusts it, and returns its
+// path. A file that exists already is an *ExistsError, unless it may be replaced and has the
+// recipe's name.
 func (h *Host) AddRecipe(dir string, text []byte, replace bool) (string, error) {
 	p, err := h.projectIn(dir)
 	if err != nil {
@@ -322,8 +327,8 @@ func (h *Host) AddRecipe(dir string, text []byte, replace bool) (string, error) 
 	return path, recipeError(err)
 }
 
-// Approve makes a draft a recipe that is found by its name, trusts it, and returns its path. A recipe that exists already is
-// an *ExistsError, unless it may be replaced.
+// Approve makes a draft a recipe that is found by its name, trusts it, and returns its path. A
+// recipe that exists already is an *ExistsError, unless it may be replaced.
 func (h *Host) Approve(name string, replace bool) (string, error) {
 	p, err := h.project()
 	if err != nil {

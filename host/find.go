@@ -67,8 +67,9 @@ func (e *UnknownError) Error() string {
 // Unwrap returns the error of the set of workflows.
 func (e *UnknownError) Unwrap() error { return e.err }
 
-// Find returns the workflow of a name or an alias. The error tells why there is none or why it cannot be used: an
-// *UnknownError, a *DraftError, a *RecipeError, or something that Untrusted knows.
+// Find returns the workflow of a name or an alias. The error tells why there is none or why it
+// cannot be used: an *UnknownError, a *DraftError, a *RecipeError, or something that Untrusted
+// knows.
 func (h *Host) Find(name string) (*workflow.Workflow, error) {
 	b := h.read()
 	w, err := b.set.Find(name)
@@ -125,8 +126,8 @@ func (h *Host) unusable(name string) error {
 	return err
 }
 
-// Untrusted returns the item that the user has to trust to get past an error, or nil if the error has another cause. The item
-// has no digest if it cannot be decided on here.
+// Untrusted returns the item that the user has to trust to get past an error, or nil if the error
+// has another cause. The item has no digest if it cannot be decided on here.
 func (h *Host) Untrusted(err error) *Decision {
 	wary, ok := errors.AsType[*catalog.UntrustedError](err)
 	if !ok || wary.Kind != "workflow" {
@@ -164,8 +165,8 @@ func (h *Host) IsFile(word string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// At returns a host that has the recipe of a file as well, and the name of that recipe, which precedes another of the same
-// name.
+// At returns a host that has the recipe of a file as well, and the name of that recipe, which
+// precedes another of the same name.
 func (h *Host) At(path string) (*Host, string, error) {
 	e, err := h.loadRecipe(path)
 	if err != nil {
@@ -184,8 +185,8 @@ func (h *Host) File(name string) string {
 	return h.file.File
 }
 
-// DiffRecipe returns the difference between the file of a recipe and a text, "" if there is none. The recipe may have
-// mistakes.
+// DiffRecipe returns the difference between the file of a recipe and a text, "" if there is none.
+// The recipe may have mistakes.
 func (h *Host) DiffRecipe(was, path string) (string, error) {
 	e, err := h.loadAny(path)
 	if err != nil {

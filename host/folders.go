@@ -98,8 +98,9 @@ func absolute(path string) string {
 }
 
 // rootOf returns the project that a folder belongs to: the next one above it, or itself, that has a
-// folder or file of agents, tools or version control, or else the folder. The user's home, the root of the
-// file system and folders that everybody may write to, such as /tmp, are no project of what lies below them.
+// folder or file of agents, tools or version control, or else the folder. The user's home, the root
+// of the file system and folders that everybody may write to, such as /tmp, are no project of what
+// lies below them.
 func rootOf(dir, home string) string {
 	marks := catalog.RootMarks()
 	for at := dir; at != home; {
@@ -123,8 +124,8 @@ func common(dir string) bool {
 	return err == nil && info.Mode()&os.ModeSticky != 0 || filepath.Dir(dir) == dir
 }
 
-// results returns the folder for the results of a run that are too large for a conversation, "" for none, so that they are
-// truncated: what lies there would not be encrypted.
+// results returns the folder for the results of a run that are too large for a conversation, "" for
+// none, so that they are truncated: what lies there would not be encrypted.
 func (h *Host) results(run string) string {
 	if h.Sealed() {
 		return ""
@@ -132,7 +133,8 @@ func (h *Host) results(run string) string {
 	return filepath.Join(h.RunDir(run), "results")
 }
 
-// private returns the files and folders that no command of a run sees: those of the store, and the user's own.
+// private returns the files and folders that no command of a run sees: those of the store, and the
+// user's own.
 func (h *Host) private() []string {
 	out := []string{h.DataDir(), h.ConfigDir()}
 	if p, err := h.Place(); err == nil && p.Path != "" {

@@ -15,9 +15,9 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// ForkAt returns the record at which a fork of a run begins, and the options of the fork. Point is a superstep, seq:N, or a
-// step or task, which is done again; see superstep.Engine. Each element of sets is FIELD=value, or STEP=update as JSON; in a
-// recipe the update is the output of the step.
+// ForkAt returns the record at which a fork of a run begins, and the options of the fork. Point is
+// a superstep, seq:N, or a step or task, which is done again; see superstep.Engine. Each element of
+// sets is FIELD=value, or STEP=update as JSON; in a recipe the update is the output of the step.
 func (h *Host) ForkAt(
 	ctx context.Context, e *superstep.Engine, info *runlog.Info, point string, sets []string,
 ) (at uint64, opt *superstep.ForkOptions, err error) {

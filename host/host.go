@@ -1,6 +1,7 @@
-// Package host opens, once per process, everything that belongs to one folder, one user and one store: the configuration, the
-// models, the project with its agents, tools and recipes, the user's decisions on trust, and the store of runs. The command
-// line and every other face call it and only render the results.
+// Package host opens, once per process, everything that belongs to one folder, one user and one
+// store: the configuration, the models, the project with its agents, tools and recipes, the user's
+// decisions on trust, and the store of runs. The command line and every other face call it and only
+// render the results.
 //
 //	func main() {
 //		os.Exit(cli.Main(&host.Config{Workflows: []*workflow.Workflow{brief}, Stores: stores.All()}, nil))
@@ -36,11 +37,13 @@ type Config struct {
 	// Workflows are the program's own, beside those that are built in and recipes. Their nodes may name agents and tools; see
 	// Agent and Tool.
 	Workflows []*workflow.Workflow
-	// Stores are the kinds of stores for runs; see runlog/stores. The default is memory, so that nothing survives the process.
+	// Stores are the kinds of stores for runs; see runlog/stores. The default is memory, so that
+	// nothing survives the process.
 	Stores []runlog.Driver
 	// Models are found by their names, before those of the user's providers.
 	Models []model.Model
-	// NoModels leaves out models and everything that needs one: the workflows research and agent, and agents of recipes.
+	// NoModels leaves out models and everything that needs one: the workflows research and agent,
+	// and agents of recipes.
 	NoModels  bool
 	Failpoint func(name string) // for crash tests; see superstep.Options
 	// Settled says that the settings are complete: neither the user's configuration nor the variables SUPERSTEP_* add to them.
@@ -66,10 +69,11 @@ type Settings struct {
 	Headless     bool          // nobody can be asked
 	TrustProject bool          // use everything of the project, without anybody having been asked
 
-	// Fresh reads the folders again for each run that starts or is resumed. It is for long-lived processes.
+	// Fresh reads the folders again for each run that starts or is resumed. It is for long-lived
+	// processes.
 	Fresh bool
-	// Replay is set if a run is replayed: no model and no tool is called, and the definitions of its agents come from the
-	// run's log.
+	// Replay is set if a run is replayed: no model and no tool is called, and the definitions of
+	// its agents come from the run's log.
 	Replay bool
 
 	Notice func(text string) // what people should know; from any goroutine; defaults to nobody

@@ -28,7 +28,8 @@ type Origin struct {
 	item    trust.Item
 }
 
-// runItem returns the item that is trusted for an imported run: the content of the file, in one folder.
+// runItem returns the item that is trusted for an imported run: the content of the file, in one
+// folder.
 func runItem(im *runlog.Imported) trust.Item {
 	sum := sha256.Sum256([]byte(im.Digest + "\n" + im.Dir))
 	digest := hex.EncodeToString(sum[:])
@@ -68,7 +69,8 @@ type KeptRecipe struct {
 	Text string `json:"text"`
 }
 
-// Pinned holds the definitions that a run of a recipe has pinned. The workflow "agent" has no Files.
+// Pinned holds the definitions that a run of a recipe has pinned. The workflow "agent" has no
+// Files.
 type Pinned struct {
 	Files   []KeptRecipe // the first is that of the run
 	Setting struct {
@@ -79,8 +81,9 @@ type Pinned struct {
 	}
 }
 
-// Pinned returns the definitions that a run has pinned; it is empty if the run is not of a recipe or cannot be read. For an
-// imported run the models, rules and answers to questions in the file are ignored.
+// Pinned returns the definitions that a run has pinned; it is empty if the run is not of a recipe
+// or cannot be read. For an imported run the models, rules and answers to questions in the file are
+// ignored.
 func (h *Host) Pinned(ctx context.Context, id string) (out Pinned) {
 	store, err := h.Store(ctx, true)
 	if err != nil {
@@ -301,8 +304,9 @@ func (b *Claims) recipes(files []KeptRecipe) {
 	}
 }
 
-// nested reads the recipes from the recorded inputs of a nested workflow: the run continues with these, whatever recipe of
-// that name exists here. For a workflow in the background the inputs are in the record of its start.
+// nested reads the recipes from the recorded inputs of a nested workflow: the run continues with
+// these, whatever recipe of that name exists here. For a workflow in the background the inputs are
+// in the record of its start.
 func (b *Claims) nested(output json.RawMessage) {
 	type inputs struct{ Pinned struct{ Files []KeptRecipe } }
 	var out struct {

@@ -79,8 +79,8 @@ func (p *project) builtinEntries() []catalog.Item {
 	return out
 }
 
-// toolsHere returns the tools that come with this program and can be used here, to look at, and why the others
-// of them cannot. Those that only agents have are in neither.
+// toolsHere returns the tools that come with this program and can be used here, to look at, and why
+// the others of them cannot. Those that only agents have are in neither.
 func (p *project) toolsHere() (tools []*tool.Tool, off map[string]string) {
 	why := map[string]string{
 		"bash":       "turn it on with a rule of yours, such as --ask bash or --allow 'bash(go test *)'",

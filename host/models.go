@@ -48,7 +48,8 @@ func (h *Host) load() *loaded {
 	return l
 }
 
-// providers returns those of the settings. Wait is the longest that a model waits by itself, 0 for the default.
+// providers returns those of the settings. Wait is the longest that a model waits by itself, 0 for
+// the default.
 func (h *Host) providers(wait time.Duration) (*providers.Providers, error) {
 	l := h.load()
 	if l.err != nil {
@@ -321,7 +322,8 @@ func pricesInfo(t *prices.Table, path string) ModelPrices {
 	return out
 }
 
-// UpdatePrices installs the prices in a file as the user's. Force takes those that are older than what holds.
+// UpdatePrices installs the prices in a file as the user's. Force takes those that are older than
+// what holds.
 func (h *Host) UpdatePrices(file string, force bool) (*ModelPrices, error) {
 	t, path, err := prices.Install(h.ConfigDir(), file, force)
 	var wrong *prices.Error

@@ -74,7 +74,8 @@ func (g careful) Reads(name, from string, answers []string) func(string) tool.Ve
 	return g.taint.Reads(name, from, answers)
 }
 
-// agentRules returns the rules in the definition of an agent. It may be used, so what it wants leave for counts.
+// agentRules returns the rules in the definition of an agent. It may be used, so what it wants
+// leave for counts.
 func agentRules(d *definition.Definition) ([]permit.Rule, error) {
 	deny, err := parseRules(tool.Deny, d.Source.String(), d.Deny...)
 	ask, err2 := parseRules(tool.Ask, d.Source.String(), d.Ask...)

@@ -182,8 +182,9 @@ func (h *Host) planRecipe(out *Plan, b *catalog.Bundle, inputs json.RawMessage, 
 	out.Workflows = append(out.Workflows, b.Others...)
 }
 
-// modelOf returns the model that an agent of a step would have: the one given with the run, the step's, the
-// recipe's, its own, the project's, or the one that is configured. It is "" if there is none.
+// modelOf returns the model that an agent of a step would have: the one given with the run, the
+// step's, the recipe's, its own, the project's, or the one that is configured. It is "" if there is
+// none.
 func (h *Host) modelOf(r *recipe.Recipe, s *recipe.Step, given string) string {
 	p := h.read().project
 	if found, err := p.prepare(s.Agent.Name, cmp.Or(given, s.Agent.Model, r.Model)); err == nil {
@@ -373,7 +374,8 @@ func (h *Host) planGraph(out *Plan, w *workflow.Workflow, inputs json.RawMessage
 	return nil
 }
 
-// planLead returns who works for a workflow that is part of the program, by its inputs where these name an agent.
+// planLead returns who works for a workflow that is part of the program, by its inputs where these
+// name an agent.
 func (h *Host) planLead(w *workflow.Workflow, inputs json.RawMessage, model string) PlanAgent {
 	var in struct{ Agent, Model string }
 	_ = json.Unmarshal(inputs, &in) // there may be no such inputs

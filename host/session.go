@@ -174,7 +174,8 @@ func (s *Session) Call(ctx context.Context, name string, args json.RawMessage) (
 	return &res, nil
 }
 
-// missing returns the error of a tool that there is not, that cannot be used, or that works for agents only.
+// missing returns the error of a tool that there is not, that cannot be used, or that works for
+// agents only.
 func (s *Session) missing(name string) error {
 	for _, e := range s.p.tools() {
 		prefix, group := strings.CutSuffix(e.Name, "*")
@@ -384,8 +385,8 @@ func (p *project) settingsError() error {
 		[]catalog.Problem{{Text: "you trusted this file, and what it denied would be allowed: mend it, or remove it"}})}
 }
 
-// modelOf returns the model of an agent: the one asked for, the one its definition names, the usual one
-// where it runs, the project's, or the one that is configured.
+// modelOf returns the model of an agent: the one asked for, the one its definition names, the usual
+// one where it runs, the project's, or the one that is configured.
 func (p *project) modelOf(d *definition.Definition, asked, usual string) (string, error) {
 	fallback := cmp.Or(asked, usual, p.projectModel())
 	if fallback == "" {
@@ -482,8 +483,8 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 	return a, nil
 }
 
-// defaultTurns is the turn limit of agents whose definition sets none. It stops an agent that repeats itself; budgets limit
-// the cost.
+// defaultTurns is the turn limit of agents whose definition sets none. It stops an agent that
+// repeats itself; budgets limit the cost.
 const defaultTurns = 50
 
 // toolsOf returns the tools of an agent.

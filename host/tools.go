@@ -133,8 +133,8 @@ func readable(text string) string {
 	return b.String()
 }
 
-// delegating returns an action of a team for an agent that may not start every other: its definition says
-// so, or takes tools from it that the other has, or could have others use.
+// delegating returns an action of a team for an agent that may not start every other: its
+// definition says so, or takes tools from it that the other has, or could have others use.
 func (p *project) delegating(d *definition.Definition, action *agent.Action) *agent.Action {
 	if d.Agents == nil && len(d.NoAgents) == 0 && len(d.Disallowed) == 0 {
 		return action

@@ -64,8 +64,8 @@ type Options struct {
 	// SnapshotAfter is the least that is written between two snapshots, in bytes of data;
 	// defaults to 16 KB.
 	SnapshotAfter int
-	// Budget changes what the log says the run may use, see Budget.Over. The log learns this from the writer of KindRunStarted
-	// and KindRunResumed. Defaults to no change.
+	// Budget changes what the log says the run may use, see Budget.Over. The log learns this from
+	// the writer of KindRunStarted and KindRunResumed. Defaults to no change.
 	Budget *runlog.Budget
 	// Agents is how many agents of the run work at once; defaults to DefaultAgents.
 	Agents int

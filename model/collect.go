@@ -12,12 +12,13 @@ import (
 // an error and without a stop.
 var errIncomplete = errors.New("the stream ended before the model was done")
 
-// Collect ranges over a stream and returns the turn it adds up to. Adjacent deltas of text, and of reasoning, become one part,
-// which ends where a delta has an Opaque; the order is kept and several usages are added up. On an error, or if a stream
-// breaks the contract of [Model], the response is nil, whatever had arrived.
+// Collect ranges over a stream and returns the turn it adds up to. Adjacent deltas of text, and of
+// reasoning, become one part, which ends where a delta has an Opaque; the order is kept and several
+// usages are added up. On an error, or if a stream breaks the contract of [Model], the response is
+// nil, whatever had arrived.
 //
-// If onPart is non-nil, it is called with every part as it arrives, before the next one is requested, on the calling
-// goroutine. If Collect fails, discard these parts.
+// If onPart is non-nil, it is called with every part as it arrives, before the next one is
+// requested, on the calling goroutine. If Collect fails, discard these parts.
 func Collect(seq iter.Seq2[Part, error], onPart func(Part)) (*Response, error) {
 	c := collector{response: Response{Message: Message{Role: Assistant}}}
 	for part, err := range seq {

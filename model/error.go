@@ -25,8 +25,8 @@ const (
 	CodeBadCall   = "bad_call"  // the model made a tool call that cannot be read; asked in the same way, it may do so again
 )
 
-// An Error explains why a model did not answer. Every error of a provider's stream is one, or wraps one. It never holds the
-// API key.
+// An Error explains why a model did not answer. Every error of a provider's stream is one, or wraps
+// one. It never holds the API key.
 type Error struct {
 	Provider string // as in the model's name
 	Model    string // the provider's name for the model

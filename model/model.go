@@ -32,9 +32,9 @@ type Request struct {
 	// Choice says whether a tool must be called: "" leaves it to the model, "required"
 	// wants any call, and any other value is the name of the tool to call.
 	Choice string
-	// Schema, if non-nil, is the schema of an object that the text of the answer must satisfy: the provider is made to answer
-	// with only such JSON, by its own mechanism if it has one. The caller must check the answer. A turn with tools may still
-	// call them first.
+	// Schema, if non-nil, is the schema of an object that the text of the answer must satisfy: the
+	// provider is made to answer with only such JSON, by its own mechanism if it has one. The
+	// caller must check the answer. A turn with tools may still call them first.
 	Schema      *jsonschema.Schema
 	MaxTokens   int      // the most output tokens, 0 for the provider's default
 	Temperature *float64 // nil for the provider's default
@@ -95,8 +95,9 @@ type Part struct {
 	Error bool     `json:"error,omitempty"` // of a result: the tool failed and Text says why
 	Usage *Usage   `json:"usage,omitempty"` // of usage
 	Stop  StopCode `json:"stop,omitempty"`  // of stop
-	// Opaque is what the provider wants back with the part in later turns, such as the signature of its reasoning. Only that
-	// provider can read it; others leave it out. It ends a delta: the next delta begins a new part.
+	// Opaque is what the provider wants back with the part in later turns, such as the signature of
+	// its reasoning. Only that provider can read it; others leave it out. It ends a delta: the next
+	// delta begins a new part.
 	Opaque *Opaque `json:"opaque,omitempty"`
 }
 

@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// A Budget limits a run, including its agents, its nested graphs and their agents. A limit of zero or less means none.
+// A Budget limits a run, including its agents, its nested graphs and their agents. A limit of zero
+// or less means none.
 //
-// The estimated cost of an effect is reserved before it begins, so that parallel tasks cannot spend the same amount, and
-// replaced by the actual cost when it ends. An effect that may cost more than is left does not begin: its task waits with a
-// *BudgetError, nothing is lost, and the run continues once it has a larger budget.
+// The estimated cost of an effect is reserved before it begins, so that parallel tasks cannot spend
+// the same amount, and replaced by the actual cost when it ends. An effect that may cost more than
+// is left does not begin: its task waits with a *BudgetError, nothing is lost, and the run
+// continues once it has a larger budget.
 type Budget struct {
 	Tokens int64         `json:"tokens,omitempty"` // that models read and write
 	Money  int64         `json:"money,omitempty"`  // in millionths of a US dollar, for models that tell their price
@@ -25,8 +27,8 @@ type Budget struct {
 	Soft float64 `json:"soft,omitempty"`
 }
 
-// Over returns the budget with the changes of another: non-zero limits there replace those here, and negative ones remove the
-// limit.
+// Over returns the budget with the changes of another: non-zero limits there replace those here,
+// and negative ones remove the limit.
 func (b Budget) Over(base Budget) Budget {
 	return Budget{
 		Tokens: cmp.Or(b.Tokens, base.Tokens), Money: cmp.Or(b.Money, base.Money),
@@ -59,8 +61,8 @@ const (
 	BudgetWall   = "time"
 )
 
-// A BudgetError reports that a task cannot continue within the budget of its run. The task has not failed: it waits, and the
-// run continues with a larger budget.
+// A BudgetError reports that a task cannot continue within the budget of its run. The task has not
+// failed: it waits, and the run continues with a larger budget.
 type BudgetError struct {
 	Path  string `json:"path,omitempty"` // of the task, "" for the run as a whole
 	What  string `json:"what"`           // which limit

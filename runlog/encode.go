@@ -118,9 +118,10 @@ func checkRecord(r *Record) (nanos int64, err error) {
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// DecodeFrame reads the frame at the start of b, which may be longer. It returns the record, the hash of the previous frame as
-// stored in this one, the hash of the frame itself, and its length. The record's Data aliases b; nothing else does. What
-// DecodeFrame accepts, AppendFrame writes again byte for byte.
+// DecodeFrame reads the frame at the start of b, which may be longer. It returns the record, the
+// hash of the previous frame as stored in this one, the hash of the frame itself, and its length.
+// The record's Data aliases b; nothing else does. What DecodeFrame accepts, AppendFrame writes
+// again byte for byte.
 //
 // The error is io.EOF if b is empty, wraps io.ErrUnexpectedEOF if b ends before
 // the frame does, is a *VersionError if a newer program wrote an intact frame, and
@@ -262,8 +263,9 @@ type Chain struct {
 	rooted bool // Hash is known
 }
 
-// NewChain starts at record from of run id. All links are checked only if from is the first record. Otherwise the link of the
-// first frame is not checked, since its predecessor is unknown: begin one record earlier to check it.
+// NewChain starts at record from of run id. All links are checked only if from is the first record.
+// Otherwise the link of the first frame is not checked, since its predecessor is unknown: begin one
+// record earlier to check it.
 func NewChain(id string, from uint64) *Chain {
 	return &Chain{ID: id, Seq: from - 1, rooted: from == 1}
 }

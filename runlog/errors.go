@@ -11,10 +11,11 @@ var (
 	ErrFenced = errors.New("the run was taken over by another process")
 	// ErrExists reports that a run of that ID exists already.
 	ErrExists = errors.New("a run of this ID exists already")
-	// ErrUnknown reports that a write may or may not have become durable: read before writing again.
+	// ErrUnknown reports that a write may or may not have become durable: read before writing
+	// again.
 	ErrUnknown = errors.New("the outcome of the write is unknown")
-	// ErrStoreReset reports that a store has lost acknowledged records: it was emptied, replaced, or restored to an earlier
-	// state.
+	// ErrStoreReset reports that a store has lost acknowledged records: it was emptied, replaced,
+	// or restored to an earlier state.
 	ErrStoreReset = errors.New("the store has lost what it had")
 )
 
@@ -65,8 +66,8 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("run %s is %s and takes no more; start a new one", e.ID, e.Status)
 }
 
-// A StorageError reports that a store cannot accept writes for now: the disk is full or fails, or a server has not answered in
-// time. Nothing of the write is stored, and earlier records are safe.
+// A StorageError reports that a store cannot accept writes for now: the disk is full or fails, or a
+// server has not answered in time. Nothing of the write is stored, and earlier records are safe.
 type StorageError struct {
 	Store string // which one, for people, without passwords
 	Err   error

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Follow yields the records of a run that another process may be writing, as Follow of a journal does, without live-only ones.
-// It ends when no process executes the run any more and everything was yielded.
+// Follow yields the records of a run that another process may be writing, as Follow of a journal
+// does, without live-only ones. It ends when no process executes the run any more and everything
+// was yielded.
 func Follow(ctx context.Context, store Store, id string, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		next := max(from, 1)
@@ -39,8 +40,8 @@ func Follow(ctx context.Context, store Store, id string, from uint64) iter.Seq2[
 	}
 }
 
-// wait waits until a run may have a record of that sequence number. It also returns earlier from time to time, since a crash
-// of the process writes no record.
+// wait waits until a run may have a record of that sequence number. It also returns earlier from
+// time to time, since a crash of the process writes no record.
 func wait(ctx context.Context, store Store, id string, seq uint64) error {
 	limit := 100 * time.Millisecond
 	w, ok := As[Waiter](store)

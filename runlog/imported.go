@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Imported is the mark of a run that was imported from a file, and of all its forks. The import writes it into the first
-// record, and replaces any such mark in the file. A file carries no rights: an imported run works in Dir, under the rules of
-// the user who continues it.
+// Imported is the mark of a run that was imported from a file, and of all its forks. The import
+// writes it into the first record, and replaces any such mark in the file. A file carries no
+// rights: an imported run works in Dir, under the rules of the user who continues it.
 type Imported struct {
 	Time    time.Time `json:"time"`
 	Dir     string    `json:"dir,omitempty"` // the folder to work in, absolute

@@ -19,8 +19,8 @@ type MemoryOptions struct {
 	Owner string           // who holds the runs, for people; default "pid N"
 }
 
-// Memory is a Store without durability: its runs are lost when the process ends. It stores the same frames as other stores, so
-// callers never share memory with the stored records. It is a Waiter.
+// Memory is a Store without durability: its runs are lost when the process ends. It stores the same
+// frames as other stores, so callers never share memory with the stored records. It is a Waiter.
 type Memory struct {
 	now   func() time.Time
 	lease time.Duration

@@ -60,8 +60,8 @@ type RunFinished struct {
 	Skipped []string        `json:"skipped,omitempty"` // the tasks that failed and were skipped: the run is partial
 }
 
-// TaskDone is the result of a task: everything that the superstep needs from it. It also stands for a task that failed for
-// good and was skipped, with Error set and without an update.
+// TaskDone is the result of a task: everything that the superstep needs from it. It also stands for
+// a task that failed for good and was skipped, with Error set and without an update.
 type TaskDone struct {
 	Node   string          `json:"node"`
 	Key    string          `json:"key,omitempty"`
@@ -78,8 +78,8 @@ type TaskDone struct {
 	Queued int64           `json:"queued_ms,omitempty"` // how long that waited for a place
 }
 
-// Encode returns the encoding of the payload, which is that of encoding/json. It does not validate Update again, which matters
-// if it is large.
+// Encode returns the encoding of the payload, which is that of encoding/json. It does not validate
+// Update again, which matters if it is large.
 func (d *TaskDone) Encode() (json.RawMessage, error) {
 	small, mark := *d, []byte(`,"update":0`) // no string has it: a quote in one is escaped
 	if len(d.Update) > 0 {
@@ -93,8 +93,8 @@ func (d *TaskDone) Encode() (json.RawMessage, error) {
 	return slices.Concat(before, mark[:len(mark)-1], d.Update, after), nil
 }
 
-// Parse decodes the payload. The update aliases data. It parses the output of Encode without examining the update, and leaves
-// any other form to encoding/json.
+// Parse decodes the payload. The update aliases data. It parses the output of Encode without
+// examining the update, and leaves any other form to encoding/json.
 func (d *TaskDone) Parse(data []byte) error {
 	*d = TaskDone{}
 	p := parser{b: data}
@@ -238,7 +238,8 @@ type Intended struct {
 	Cost  *Amount         `json:"cost,omitempty"`  // what is set aside for it
 }
 
-// Settled is the outcome of an effect. An effect that settled without an Error is never performed again.
+// Settled is the outcome of an effect. An effect that settled without an Error is never performed
+// again.
 type Settled struct {
 	Key    string          `json:"key"`
 	Kind   string          `json:"kind"`
@@ -319,8 +320,8 @@ type Answer struct {
 	Request string `json:"request,omitempty"`
 	// of an effect that happened and whose outcome was lost: what it gave. If the question has Text, a string is the text, and other JSON is the text as it is
 	Output json.RawMessage `json:"output,omitempty"`
-	// Waited is how long before the answer the run did nothing but wait for answers, see Idle of journal.Journal. It does not
-	// count as execution time.
+	// Waited is how long before the answer the run did nothing but wait for answers, see Idle of
+	// journal.Journal. It does not count as execution time.
 	Waited time.Duration `json:"waited,omitempty"`
 }
 

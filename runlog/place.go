@@ -29,9 +29,10 @@ type Driver struct {
 // places lists the forms of a place, for users.
 const places = "memory, file:DIR, sqlite:PATH, postgres://… or redis://…"
 
-// ParsePlace reads the name of a place: memory, file:DIR, sqlite:PATH, postgres://… or redis://… (rediss:// for TLS). Paths
-// are as in file:/var/runs or sqlite:runs.db. Space around the name is ignored. The error for a refused name contains only the
-// word before the colon, because any other part may be a password.
+// ParsePlace reads the name of a place: memory, file:DIR, sqlite:PATH, postgres://… or redis://…
+// (rediss:// for TLS). Paths are as in file:/var/runs or sqlite:runs.db. Space around the name is
+// ignored. The error for a refused name contains only the word before the colon, because any other
+// part may be a password.
 func ParsePlace(s string) (Place, error) {
 	s = strings.TrimSpace(s)
 	kind, rest, found := strings.Cut(s, ":")
@@ -151,13 +152,16 @@ func (p Place) Secret() bool {
 // OpenOptions are the settings for opening a store, see runlog/stores.
 type OpenOptions struct {
 	Place Place
-	// StateDir is the folder for local state about a remote store, such as its instance ID. If "", nothing is stored.
+	// StateDir is the folder for local state about a remote store, such as its instance ID. If "",
+	// nothing is stored.
 	StateDir string
-	// Look is set if runs are only read, so that a read-only store is accepted. By default it is refused.
+	// Look is set if runs are only read, so that a read-only store is accepted. By default it is
+	// refused.
 	Look bool
 	// Volatile accepts a store that keeps nothing when its server stops. Defaults to refusing it.
 	Volatile bool
-	// Notice is called with notices about the store for the user, one line at a time. It may be nil.
+	// Notice is called with notices about the store for the user, one line at a time. It may be
+	// nil.
 	Notice func(line string)
 	// Raw turns redaction off. By default the secrets of Environ are redacted in everything
 	// that is written.

@@ -22,8 +22,8 @@ const unknownPrefix = "unknown:"
 // UnknownKey returns the key of the question about the outcome of the nth intent of an effect.
 func UnknownKey(effect string, n int) string { return fmt.Sprintf("%s%s:%d", unknownPrefix, effect, n) }
 
-// Unknown reports whether the question is about an effect that must not happen twice and whose outcome was lost in a crash. It
-// returns the name of the effect.
+// Unknown reports whether the question is about an effect that must not happen twice and whose
+// outcome was lost in a crash. It returns the name of the effect.
 func (q *Question) Unknown() (effect string, ok bool) {
 	rest, ok := strings.CutPrefix(q.Key, unknownPrefix)
 	i := strings.LastIndexByte(rest, ':')
@@ -39,7 +39,8 @@ func (q *Question) Several() bool {
 	return len(q.Options) > 0 && json.Unmarshal(q.Schema, &schema) == nil && schema.Type == "array"
 }
 
-// Fits returns why the question does not accept an answer, or nil if it does. The message continues the words "the answer".
+// Fits returns why the question does not accept an answer, or nil if it does. The message continues
+// the words "the answer".
 func (q *Question) Fits(answer json.RawMessage) error {
 	switch {
 	case len(q.Schema) == 0 && len(q.Options) == 0:

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// Kind names what a record says. Kinds are part of the stored format: they are never renamed, and a reader ignores unknown
-// kinds.
+// Kind names what a record says. Kinds are part of the stored format: they are never renamed, and a
+// reader ignores unknown kinds.
 type Kind string
 
 // The kinds of version 1. The type of a record's Data is the payload of the same
@@ -56,8 +56,8 @@ type Record struct {
 // Status is the state of a run as listings show it.
 type Status string
 
-// The statuses of a run. Interrupted and Quarantined are never stored: a running run has one of these statuses once no process
-// holds it any more.
+// The statuses of a run. Interrupted and Quarantined are never stored: a running run has one of
+// these statuses once no process holds it any more.
 const (
 	Running        Status = "running"
 	Paused         Status = "paused"
@@ -69,17 +69,19 @@ const (
 	Interrupted    Status = "interrupted"
 	Quarantined    Status = "quarantined" // interrupted, and its processes died MaxTakeovers times over
 
-	// Importing is the status of a run that is still being created: the records of its file (see runlog/archive) or its first
-	// record are missing. Runs lists such a run only if a filter names the status.
+	// Importing is the status of a run that is still being created: the records of its file (see
+	// runlog/archive) or its first record are missing. Runs lists such a run only if a filter names
+	// the status.
 	Importing Status = "importing"
 )
 
-// MaxTakeovers is how often a run is taken over from a process that died while running it, before it is quarantined: it may be
-// what kills them. Only consecutive crashes count; a released hold resets the count.
+// MaxTakeovers is how often a run is taken over from a process that died while running it, before
+// it is quarantined: it may be what kills them. Only consecutive crashes count; a released hold
+// resets the count.
 const MaxTakeovers = 3
 
-// Ended reports whether a run of this status has ended: it writes no more records. A failed run has not ended in this sense,
-// since it can be resumed.
+// Ended reports whether a run of this status has ended: it writes no more records. A failed run has
+// not ended in this sense, since it can be resumed.
 func (s Status) Ended() bool { return s == Completed || s == Partial || s == Cancelled }
 
 // Info describes a run without reading its log.
@@ -135,7 +137,8 @@ type Log interface {
 	// Renew extends the lease and reports whether a cancellation was requested.
 	Renew(ctx context.Context) (cancel bool, err error)
 
-	// Release releases the run, which is a clean end: Takeovers becomes 0. It is idempotent; a later append returns ErrFenced.
+	// Release releases the run, which is a clean end: Takeovers becomes 0. It is idempotent; a
+	// later append returns ErrFenced.
 	Release(ctx context.Context) error
 }
 
@@ -181,27 +184,29 @@ func (f *Filter) Takes(s Status) bool {
 	return slices.Contains(f.Status, s)
 }
 
-// A Waiter is a store that reports when a run may have grown, so that readers need not poll. Wait returns nil once the run's
-// head is at or past seq, or when it may be; readers read and wait again.
+// A Waiter is a store that reports when a run may have grown, so that readers need not poll. Wait
+// returns nil once the run's head is at or past seq, or when it may be; readers read and wait
+// again.
 type Waiter interface {
 	Wait(ctx context.Context, id string, seq uint64) error
 }
 
-// A Sizer is a store that reports the disk space of runs in bytes, by ID, without reading their logs: for the runs that f
-// picks (nil for all), except those that use none. Shared space is not counted.
+// A Sizer is a store that reports the disk space of runs in bytes, by ID, without reading their
+// logs: for the runs that f picks (nil for all), except those that use none. Shared space is not
+// counted.
 type Sizer interface {
 	Sizes(ctx context.Context, f *Filter) (map[string]int64, error)
 }
 
-// A Reclaimer is a store that keeps the disk space of deleted runs until it is asked to free it. It returns the number of
-// bytes freed. Runs continue meanwhile.
+// A Reclaimer is a store that keeps the disk space of deleted runs until it is asked to free it. It
+// returns the number of bytes freed. Runs continue meanwhile.
 type Reclaimer interface {
 	Reclaim(ctx context.Context) (freed int64, err error)
 }
 
-// Show converts the stored state of a run into the one that listings show: a run that is Running and that nobody holds is
-// Interrupted or Quarantined, and one that nobody holds has no owner. Died says that its last holder has not released it. It
-// is for stores.
+// Show converts the stored state of a run into the one that listings show: a run that is Running
+// and that nobody holds is Interrupted or Quarantined, and one that nobody holds has no owner. Died
+// says that its last holder has not released it. It is for stores.
 func (i *Info) Show(held, died bool) {
 	if held {
 		return
@@ -216,8 +221,9 @@ func (i *Info) Show(held, died bool) {
 	}
 }
 
-// TakeOver returns the new count of takeovers for the acquisition of a run that no process holds, or a *QuarantinedError. The
-// Info is as stored; died says that its last holder has not released it. It is for stores.
+// TakeOver returns the new count of takeovers for the acquisition of a run that no process holds,
+// or a *QuarantinedError. The Info is as stored; died says that its last holder has not released
+// it. It is for stores.
 func (i *Info) TakeOver(died bool, opt *AcquireOptions) (takeovers int, err error) {
 	switch {
 	case opt != nil && opt.Quarantined:

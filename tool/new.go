@@ -14,8 +14,8 @@ import (
 type Options struct {
 	// Effect of the tool. Defaults to "", which counts as Once.
 	Effect Effect
-	// Adjust, if set, may add to the inferred schema what struct tags cannot express: an enum, a minimum, a default for the
-	// model to see.
+	// Adjust, if set, may add to the inferred schema what struct tags cannot express: an enum, a
+	// minimum, a default for the model to see.
 	Adjust func(*jsonschema.Schema)
 }
 
@@ -80,7 +80,8 @@ func NewRaw[In, Out any](name, description string, run func(ctx context.Context,
 	return t, nil
 }
 
-// into fills a struct from checked arguments. All keys match fields exactly, since others were refused as unknown.
+// into fills a struct from checked arguments. All keys match fields exactly, since others were
+// refused as unknown.
 func into(args map[string]any, in any) error {
 	b, err := json.Marshal(args)
 	if err != nil {

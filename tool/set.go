@@ -102,7 +102,8 @@ func (s *Set) Get(name string) (*Tool, bool) {
 	return e.tool, ok
 }
 
-// With returns the set with more tools at its end. A tool with an existing name replaces the old one.
+// With returns the set with more tools at its end. A tool with an existing name replaces the old
+// one.
 func (s *Set) With(tools ...*Tool) (*Set, error) {
 	list := s.Tools()
 	for _, t := range tools {
@@ -143,10 +144,11 @@ func (s *Set) Select(names ...string) (*Set, error) {
 	return out, nil
 }
 
-// Call uses a tool. Failures are reported only in its result, which the model reads: an unknown name, arguments that do not
-// fit, a refusal of the Guard, an error of the tool, a result that does not fit its Output and a panic in it are results with
-// Error set. The text is cleaned, and truncated unless the tool gives it Whole. If ctx has ended the tool is not called;
-// callers that must tell a cancelled call from a failed one look at ctx.
+// Call uses a tool. Failures are reported only in its result, which the model reads: an unknown
+// name, arguments that do not fit, a refusal of the Guard, an error of the tool, a result that does
+// not fit its Output and a panic in it are results with Error set. The text is cleaned, and
+// truncated unless the tool gives it Whole. If ctx has ended the tool is not called; callers that
+// must tell a cancelled call from a failed one look at ctx.
 func (s *Set) Call(ctx context.Context, name string, c *Call) Result {
 	r := s.CallWhole(ctx, name, c)
 	if t, ok := s.Get(name); r.Error || !ok || !t.Whole {
@@ -155,8 +157,8 @@ func (s *Set) Call(ctx context.Context, name string, c *Call) Result {
 	return r
 }
 
-// CallWhole is [Set.Call] for callers that can handle a result of any size: a successful result is not truncated, and that of
-// a Raw call is not cleaned.
+// CallWhole is [Set.Call] for callers that can handle a result of any size: a successful result is
+// not truncated, and that of a Raw call is not cleaned.
 func (s *Set) CallWhole(ctx context.Context, name string, c *Call) Result {
 	if c == nil {
 		c = new(Call)
@@ -188,8 +190,8 @@ func (s *Set) CallWhole(ctx context.Context, name string, c *Call) Result {
 	return Result{Text: clean.Text(text)}
 }
 
-// Refuses returns the result with which [Set.Call] would refuse a call because the tool is unknown or the arguments do not
-// fit. It does not perform the call.
+// Refuses returns the result with which [Set.Call] would refuse a call because the tool is unknown
+// or the arguments do not fit. It does not perform the call.
 func (s *Set) Refuses(name string, args []byte) (why Result, refuses bool) {
 	e, ok := s.entry(name)
 	if !ok {

@@ -25,10 +25,11 @@ type Tool struct {
 	Description string             // for the model
 	Input       *jsonschema.Schema // of the arguments, an object
 	Effect      Effect             // "" means Once, the careful choice
-	// Output, if non-nil, is the schema that the result of Run must satisfy, as JSON. If it does not, the tool has failed.
+	// Output, if non-nil, is the schema that the result of Run must satisfy, as JSON. If it does
+	// not, the tool has failed.
 	Output *jsonschema.Schema
-	// Whole is set if the output must not be truncated at the limits of this package, because it is another agent's work or
-	// bounds itself.
+	// Whole is set if the output must not be truncated at the limits of this package, because it is
+	// another agent's work or bounds itself.
 	Whole bool
 	// Dir is the absolute folder in which the tool works, shown where a call is asked about. "" for none.
 	Dir string

@@ -16,8 +16,7 @@ import (
 type Aggregator[A any] struct {
 	Name string // distinct within a program; snapshots know it by this name
 	Fold func(a, b A) A
-	// Sticky makes the value of a superstep go on from that of the one before,
-	// instead of starting anew.
+	// Sticky makes the value continue from that of the superstep before instead of starting anew.
 	Sticky bool
 }
 
@@ -50,8 +49,8 @@ func (a *Aggregator[A]) Add(c Aggregating, x A) {
 	cell.given = append(cell.given, given[A]{g.vertex, x})
 }
 
-// Value returns what the superstep before has come to, and whether any vertex gave
-// anything. It panics if the program does not list the aggregator.
+// Value returns the result of the superstep before, and whether any vertex added a value. It panics
+// if the program does not list the aggregator.
 func (a *Aggregator[A]) Value(c Aggregating) (A, bool) {
 	g := c.aggregating()
 	v := g.values[g.find(a)].(*aggregateValue[A]) //nolint:errcheck // the value was made by a
@@ -117,7 +116,7 @@ func (a *Aggregator[A]) name() string  { return a.Name }
 func (a *Aggregator[A]) newCell() any  { return &aggregateCell[A]{} }
 func (a *Aggregator[A]) newValue() any { return &aggregateValue[A]{} }
 
-// given returns how much a cell holds whose blocks are not folded yet, and takeBack what makes it so again.
+// given returns how much a cell holds before its blocks are folded, and takeBack restores that.
 func (a *Aggregator[A]) given(cell any) int {
 	return len(cell.(*aggregateCell[A]).given) //nolint:errcheck // made by newCell
 }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// undone is what a vertex was before the superstep computed it.
+// undone is the state of a vertex before the superstep computed it.
 type undone[V any] struct {
 	v        int32
 	messages uint32
 	value    V
 }
 
-// mark is how far the effects of a goroutine had come when a vertex began.
+// mark is the position in a goroutine's effects at which a vertex began.
 type mark struct {
 	parts         [maxParts]int
 	cells         []int
@@ -23,8 +23,8 @@ type mark struct {
 	tally         tally
 }
 
-// attempts is Compute for a program whose vertices may fail: it tries as often as Retry allows, and removes all traces of
-// failed attempts.
+// attempts is Compute for a program whose vertices may fail: it tries as often as Retry allows, and
+// removes all traces of failed attempts.
 func (c *Context[V, E, M]) attempts(v int32, value *V, in []M) Vote {
 	p, run := c.run.prog, c.ctx
 	old := *value
@@ -61,7 +61,7 @@ func (c *Context[V, E, M]) attempts(v int32, value *V, in []M) Vote {
 	return Halt
 }
 
-// try creates one attempt. One whose context has ended has failed, whatever it says.
+// try makes one attempt. If its context has ended, the attempt has failed, whatever it returns.
 func (c *Context[V, E, M]) try(v int32, value *V, in []M) (vote Vote, err error) {
 	run := c.ctx
 	c.again = in
@@ -94,7 +94,7 @@ func (c *Context[V, E, M]) setMark() {
 	m.changes, m.late, m.directed, m.said, m.tally = len(c.changes), len(c.late), c.directed, c.said, c.tally
 }
 
-// rewind takes back all that the vertex has done since the mark, but for the attempts counted.
+// rewind undoes everything the vertex has done since the mark, except the count of attempts.
 func (c *Context[V, E, M]) rewind() {
 	m := &c.mark
 	for p := range m.parts {
@@ -126,8 +126,8 @@ func (r *Run[V, E, M]) rollback() {
 	r.said.reset(nil)
 }
 
-// chance spreads the pauses of vertices that fail together. It is a hash, so that a run that is
-// repeated pauses as long.
+// chance spreads the pauses of vertices that fail together. It is a hash, so that a repeated run
+// has the same pauses.
 func chance(v int32, step, attempt int) float64 {
 	h := uint64(uint32(v))<<32 ^ uint64(step)<<8 ^ uint64(attempt)
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
@@ -135,7 +135,7 @@ func chance(v int32, step, attempt int) float64 {
 	return float64((h^h>>31)>>11) / (1 << 53)
 }
 
-// wait pauses, and reports whether it did so to the end.
+// wait pauses, and reports whether the pause was complete.
 func wait(ctx context.Context, pause time.Duration) bool {
 	if pause <= 0 {
 		return ctx.Err() == nil

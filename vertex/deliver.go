@@ -12,8 +12,8 @@ const (
 	onePart  = 31 // the shift that makes all indexes one part
 )
 
-// An outbox holds messages in the order sent, apart by the range of indexes they go to, so
-// that each range can be delivered by a goroutine of its own.
+// An outbox holds messages in the order sent, separated by ranges of target indexes, so that each
+// range can be delivered by a separate goroutine.
 type outbox[M any] struct{ parts [maxParts][]envelope[M] }
 
 type envelope[M any] struct {
@@ -72,8 +72,8 @@ func (r *Run[V, E, M]) needNextInbox() {
 	}
 }
 
-// combine folds messages into the inboxes of the next superstep. Their words of the bitmaps are
-// the caller's alone.
+// combine folds messages into the inboxes of the next superstep. Only the caller uses their words
+// of the bitmaps.
 func (r *Run[V, E, M]) combine(part []envelope[M]) {
 	inbox, has, f := r.nextInbox, r.nextHas, r.prog.Combine.fold
 	for i := range part {
@@ -89,7 +89,7 @@ func (r *Run[V, E, M]) combine(part []envelope[M]) {
 	}
 }
 
-// push sends what the vertices of a set have said along all of their edges.
+// push delivers the messages of a set of vertices to all of their neighbours.
 func (r *Run[V, E, M]) push(said *set, slots []M, edges int) {
 	r.needNextInbox()
 	if r.crew == nil || len(r.crew.at) == 1 || edges <= r.tuning.direct {

@@ -46,8 +46,8 @@ func (g *Graph[E]) NumEdges() int { return len(g.out.to) }
 // Targets returns the ends of the edges out of a vertex. The slice is the graph's own.
 func (g *Graph[E]) Targets(v int32) []int32 { return g.out.of(v) }
 
-// Label returns what errors call a vertex: its id if the graph was built from named edges, its index
-// otherwise.
+// Label returns what errors call a vertex: its id if the graph was built from named edges, its
+// index otherwise.
 func (g *Graph[E]) Label(v int32) string {
 	if int(v) < g.labels {
 		return g.label(v)

@@ -51,7 +51,7 @@ type Run[V, E, M any] struct {
 	crew       *crew[V, E, M] // during Run
 }
 
-// tuning is what changes the speed of a run and nothing else.
+// tuning holds settings that affect only the speed of a run.
 type tuning struct {
 	gatherFrom  int // vertices of a graph that may be gathered
 	gatherShare int // gather if the messages to neighbours are at least one in so many edges
@@ -164,8 +164,8 @@ func (r *Run[V, E, M]) Aggregated() Aggregating {
 
 // Run computes supersteps until no vertex is active, and returns nil then. It returns a
 // *StepLimitError or *TimeoutError at a limit, a *Error if a vertex failed or panicked, the error
-// of a checkpoint, and the cause of ctx if that is done first. When it returns, no goroutine of its
-// making is left.
+// of a checkpoint, and the cause of ctx if that is done first. When it returns, all goroutines that
+// it started have ended.
 //
 // After an error that came between two supersteps Run may be called again and goes on, and so it
 // does after one in the middle of a superstep if the program has a Retry or a Timeout. If it has
@@ -316,7 +316,7 @@ func (r *Run[V, E, M]) barrier() (Stats, error) {
 	return stats, r.crew.crash
 }
 
-// mayGather decides whether what was said to all neighbours is to be gathered.
+// mayGather decides whether messages to all neighbours are gathered.
 func (r *Run[V, E, M]) mayGather(said *tally, requests int) bool {
 	return !r.prog.mayFail() && said.said > 0 && requests == 0 && said.messages == 0 && r.n >= r.tuning.gatherFrom &&
 		said.saidEdges >= r.edgeN/r.tuning.gatherShare && r.compact()
@@ -344,7 +344,7 @@ func (r *Run[V, E, M]) turn(gather bool, said int) {
 	r.has, r.nextHas = r.nextHas, r.has
 }
 
-// dropEnded takes those who never compute again out of the next superstep.
+// dropEnded removes vertices that never compute again from the next superstep.
 func (r *Run[V, E, M]) dropEnded() {
 	for w := r.next.nextWord(0); w >= 0; w = r.next.nextWord(w + 1) {
 		drop := r.next.words()[w] & r.closed[w]
@@ -361,7 +361,7 @@ func (r *Run[V, E, M]) dropEnded() {
 	}
 }
 
-// dismiss ends the run: nobody is active and no message is on its way.
+// dismiss ends the run: no vertex is active and no message is pending.
 func (r *Run[V, E, M]) dismiss() {
 	r.active.reset(r.has)
 	r.saying.reset(nil)
@@ -369,7 +369,7 @@ func (r *Run[V, E, M]) dismiss() {
 	clear(r.count)
 }
 
-// settle delivers what would be gathered, so that it is known who is active.
+// settle delivers the messages that would be gathered, to determine the active vertices.
 func (r *Run[V, E, M]) settle() {
 	if !r.gather {
 		return

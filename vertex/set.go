@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// A set is a set of vertices as a bitmap with 64-way summaries above it: a bit
-// of a level says that the word below it is not zero. Members come out sorted, and
-// walking or emptying a set costs what is in it and not what could be.
+// A set is a set of vertices as a bitmap with 64-way summaries above it: a bit of a level says that
+// the word below it is not zero. Members are sorted, and the cost of walking or emptying a set
+// depends on its members and not on its capacity.
 type set struct {
 	levels [][]uint64 // levels[0] holds a bit for every vertex; the last one is a single word
 }

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// A Snapshot is all a run is between two supersteps. It encodes with encoding/json where V,
-// E and M do (which an infinite float does not), and with any codec that knows exported fields,
-// encoding/gob for one.
+// A Snapshot is the whole state of a run between two supersteps. It encodes with encoding/json
+// where V, E and M do (which an infinite float does not), and with any codec that knows exported
+// fields, encoding/gob for one.
 type Snapshot[V, E, M any] struct {
 	Step   int    `json:"step"`
 	Values []V    `json:"values"`
@@ -96,8 +96,8 @@ func (r *Run[V, E, M]) edgeList() *EdgeList[E] {
 	return l
 }
 
-// Restore recreates the run that a snapshot was taken of, from the graph that run was started
-// with. It goes on to the same result, bit by bit. The snapshot is not changed and not kept.
+// Restore recreates the run that a snapshot was taken of, from the graph that run was started with.
+// It reaches the same result, bit by bit. The snapshot is not changed and not kept.
 func Restore[V, E, M any](g *Graph[E], prog *Program[V, E, M], s *Snapshot[V, E, M]) (*Run[V, E, M], error) {
 	n := len(s.Values)
 	if s.Edges != nil {

@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// compute computes the active vertices. They are cut into chunks of neighbouring
-// indexes, which the goroutines of the crew take in order. Nothing that comes of it depends on
-// where the cuts are.
+// compute computes the active vertices. They are cut into chunks of neighbouring indexes, which the
+// goroutines of the crew take in order. The result does not depend on the cuts.
 func (r *Run[V, E, M]) compute() {
 	w := r.crew
 	if r.slots != nil && len(r.slots) < r.n {
@@ -74,8 +73,8 @@ func (c *Context[V, E, M]) begin(shift uint8, whole bool) {
 	}
 }
 
-// rounds does all chunks, unless it may be stopped before. A round ends when enough
-// messages are buffered, and they are combined then.
+// rounds computes all chunks, unless the run is stopped before. A round ends when enough messages
+// are buffered, and they are combined then.
 func (r *Run[V, E, M]) rounds(chunks int, stop bool, do func(c *Context[V, E, M], chunk int)) {
 	w := r.crew
 	w.outs = append(w.outs[:0], make([]*outbox[M], chunks)...)
@@ -228,7 +227,7 @@ func (c *Context[V, E, M]) halted() bool {
 	return false
 }
 
-// take returns the messages to a vertex, which are then gone.
+// take returns and removes the messages to a vertex.
 func (r *Run[V, E, M]) take(v int32) []M {
 	if r.has != nil {
 		if hasBit(r.has, v) {

@@ -7,10 +7,10 @@ import (
 )
 
 // A change of the topology, asked for by a vertex. Changes take effect between two supersteps, in
-// the order of Malewicz et al. §3.4: edges are removed first, then vertices (with the edges out
-// of them), then vertices are added, then edges; among equals in the order of the vertices that
-// asked. What is sent along edges goes along those of the superstep it is sent in; it reaches who
-// exists after it.
+// the order of Malewicz et al. §3.4: edges are removed first, then vertices (with the edges out of
+// them), then vertices are added, then edges; requests of the same kind take effect in the order of
+// the requesting vertices. Messages along edges use the edges of the superstep in which they are
+// sent, and reach the vertices that exist after it.
 type change[V, E any] struct {
 	by    int32
 	kind  changeKind
@@ -52,8 +52,8 @@ func (c *Context[V, E, M]) AddVertex(v int32, value V) {
 	c.changes = append(c.changes, change[V, E]{by: c.v, kind: addVertex, v: v, value: value})
 }
 
-// RemoveVertex removes a vertex and the edges out of it after this superstep. Edges to
-// it stay, and what comes along them is dropped.
+// RemoveVertex removes a vertex and the edges out of it after this superstep. Edges to it stay, and
+// messages along them are dropped.
 func (c *Context[V, E, M]) RemoveVertex(v int32) {
 	c.changes = append(c.changes, change[V, E]{by: c.v, kind: removeVertex, v: v})
 }
@@ -135,8 +135,8 @@ type removal struct {
 	done bool
 }
 
-// removeEdge does, at the first request for a source, the whole removal, and reports
-// whether there was the edge asked for.
+// removeEdge performs all removals for a source at the first request for it, and reports whether
+// the requested edge existed.
 func (r *Run[V, E, M]) removeEdge(v, to int32, x *removal) bool {
 	if !r.Exists(v) {
 		return false
@@ -216,7 +216,7 @@ func (r *Run[V, E, M]) grow(n int) {
 	r.holes, r.anyEnds = true, true
 }
 
-// A patch is the edges out of a vertex that are not as in the graph.
+// A patch is the changed list of edges out of a vertex.
 type patch[E any] struct {
 	to     []int32
 	values []E
@@ -237,7 +237,7 @@ func (p *patch[E]) add(to int32, value E) {
 	p.to, p.values = append(p.to, to), append(p.values, value)
 }
 
-// filter keeps the edges to those targets and gives the number of the others.
+// filter removes the edges to the given targets and returns their number.
 func (p *patch[E]) filter(keep func(int32) bool) int {
 	n := 0
 	for i, t := range p.to {

@@ -15,7 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
-// A Vote is what a vertex wants to be after it computed.
+// A Vote is the state that a vertex chooses after computing.
 type Vote = pregel.Vote
 
 // The votes of a vertex.
@@ -25,13 +25,14 @@ const (
 	Complete = pregel.Complete // never compute again; messages to it are dropped
 )
 
-// A Retry describes how often and how soon what failed is tried again. Nil means once.
+// A Retry describes how often and how soon a failed vertex is tried again. If nil, there is one
+// attempt.
 type Retry = pregel.Retry
 
 type (
-	// StepLimitError reports that a run took as many supersteps as it may.
+	// StepLimitError reports that a run reached its limit of supersteps.
 	StepLimitError = pregel.StepLimitError
-	// TimeoutError reports that a run or an attempt took longer than it may.
+	// TimeoutError reports that a run or an attempt exceeded its time limit.
 	TimeoutError = pregel.TimeoutError
 	// PanicError reports that a function of the program panicked.
 	PanicError = pregel.PanicError
@@ -44,10 +45,11 @@ type (
 //
 // # Supersteps
 //
-// In a superstep every active vertex computes: it reads the messages sent to it in the superstep before, changes its value,
-// sends messages and votes. It is active in the first superstep if it is an entry, and later if it voted [Stay] or received a
-// message. [Halt] puts it to sleep until a message comes, [Complete] for good; messages to a completed vertex are dropped. The
-// run ends when no vertex is active.
+// In a superstep every active vertex computes: it reads the messages sent to it in the superstep
+// before, changes its value, sends messages and votes. It is active in the first superstep if it is
+// an entry, and later if it voted [Stay] or received a message. [Halt] puts it to sleep until a
+// message comes, [Complete] for good; messages to a completed vertex are dropped. The run ends when
+// no vertex is active.
 //
 // # Determinism
 //
@@ -93,11 +95,12 @@ type Program[V, E, M any] struct {
 	// Run. A Compute that waits for something should give up by [Context.Fail] once
 	// [Context.Context] is done.
 	Compute func(c *Context[V, E, M], v int32, value *V, in []M) Vote
-	// Combine makes one message of two to the same vertex. Nil keeps messages apart.
+	// Combine combines two messages to the same vertex into one. If nil, messages are not combined.
 	Combine *Combiner[M]
 	// Aggregators are those the program may use.
 	Aggregators []AnyAggregator
-	// Terminal ends the run after a superstep, whoever is still active. Nil means never.
+	// Terminal, if non-nil, ends the run after a superstep if it returns true, even if vertices are
+	// still active.
 	Terminal func(b *Barrier) bool
 	// Conflict gives the value of a vertex that is added and exists, or is added again
 	// by another vertex of the same superstep. Nil keeps what was there, or came first.
@@ -106,11 +109,12 @@ type Program[V, E, M any] struct {
 	// keeps its goroutine: a program whose vertices do so at the same time wants a Parallelism to match. Nil
 	// means that a vertex which fails ends the run.
 	Retry *Retry
-	// Timeout is of one attempt: the context of the vertex ends then, and the attempt has failed.
-	// It takes effect when Compute returns. Defaults to none.
+	// Timeout limits one attempt: the context of the vertex ends then, and the attempt has failed.
+	// It takes effect when Compute returns. If zero, there is no limit.
 	Timeout time.Duration
-	// Copy makes a value that shares nothing which Compute changes, for an attempt to work on. Nil
-	// means that a plain copy does. It is used only with a Retry or a Timeout.
+	// Copy returns a copy of a value, for an attempt to work on, that shares no memory which
+	// Compute changes. If nil, a plain assignment is used. It is used only with a Retry or a
+	// Timeout.
 	Copy func(V) V
 }
 
@@ -128,8 +132,8 @@ type Options[V, E, M any] struct {
 	// Checkpoint is given the run as it is at a barrier. The snapshot is the callee's to keep. An
 	// error of it ends Run, at that barrier.
 	Checkpoint func(s *Snapshot[V, E, M]) error
-	// Trace is called after every superstep. The engine reads no clock: who wants to know how
-	// long a superstep took reads one here. Defaults to nothing.
+	// Trace is called after every superstep. The engine reads no clock: to measure supersteps, read
+	// one here. It may be nil.
 	Trace func(s Stats)
 	// Retrying is called when an attempt has failed and another will follow after the pause, from
 	// the goroutine of the vertex: several at once. Defaults to nothing.
@@ -175,8 +179,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause, a *PanicError for a panic.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A Context is the engine as a computing vertex sees it. It belongs to one call
-// of Compute.
+// A Context gives a computing vertex access to the engine. It belongs to one call of Compute.
 type Context[V, E, M any] struct {
 	run *Run[V, E, M]
 	ctx context.Context
@@ -216,7 +219,7 @@ type tally struct {
 	ended              bool
 }
 
-// Context ends when the run is to stop, or the attempt has lasted for its Timeout.
+// Context returns a context that ends when the run must stop or the attempt exceeds its Timeout.
 func (c *Context[V, E, M]) Context() context.Context { return c.ctx }
 
 // Step returns the superstep, from 0.
@@ -323,7 +326,7 @@ func (c *Context[V, E, M]) compute(v int32, in []M) {
 	c.tally.computed++
 }
 
-// flush informs the run what the vertices of a word did.
+// flush reports to the run what the vertices of a word did.
 func (c *Context[V, E, M]) flush(w int) {
 	if c.stays != 0 {
 		c.run.next.add(w, c.stays)

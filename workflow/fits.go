@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/strict"
 )
 
-// parseValues reads an input as it was given, perhaps several times.
+// parseValues parses the values given for an input, which may be given several times.
 func parseValues(p *jsonschema.Schema, texts []string) (any, error) {
 	kind := schemaType(p)
 	switch {
@@ -73,7 +73,8 @@ func parseValue(kind, s string) (any, error) {
 	return v, nil
 }
 
-// wantedFor returns what a value of a type is, as people read it. The example is made from the value that was given.
+// wantedFor describes the values of a type for users. The example is made from the value that was
+// given.
 func wantedFor(kind, got string) string {
 	switch kind {
 	case "array":

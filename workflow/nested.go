@@ -13,9 +13,8 @@ import (
 
 var _ graph.Nested = (*Workflow)(nil)
 
-// RunNested runs the workflow, with inputs as Settle gives them, within a task of another,
-// which gives the options. The tasks that were skipped in it are no concern of the
-// outer run.
+// RunNested runs the workflow, with inputs as Settle gives them, within a task of another, which
+// gives the options. Tasks that are skipped in it do not affect the outer run.
 func (w *Workflow) RunNested(ctx context.Context, inputs json.RawMessage, opt *graph.RunOptions) (json.RawMessage, error) {
 	res, err := w.Run(ctx, &Exec{Inputs: inputs, Journal: opt.Journal, Graph: *opt})
 	if err != nil {
@@ -33,8 +32,8 @@ func (s Set) Nested(name string) (graph.Nested, error) {
 	return pinning{w}, nil
 }
 
-// pinning runs a workflow within another as it was when that began with it: what it has pinned
-// is settled together with its inputs.
+// pinning runs a nested workflow in the version with which it began: its pinned definition is
+// settled together with its inputs.
 type pinning struct{ w *Workflow }
 
 type pinnedInputs struct {
@@ -68,8 +67,7 @@ func (p pinning) RunNested(ctx context.Context, inputs json.RawMessage, opt *gra
 	return w.RunNested(ctx, in.Inputs, opt)
 }
 
-// uses reports what is wrong with the workflows that others run by name: those that are
-// not there, and circles.
+// uses reports mistakes in the workflows that others run by name: unknown ones and cycles.
 func (s Set) uses() []string {
 	var problems []string
 	names := make([]string, len(s))

@@ -1,5 +1,5 @@
-// Package workflow gives a piece of work a name, typed inputs and an output, so that
-// hosts can list it, start it from a command line and take it up again after a crash.
+// Package workflow gives a piece of work a name, typed inputs and an output, so that hosts can list
+// it, start it from a command line and resume it after a crash.
 package workflow
 
 import (
@@ -27,49 +27,50 @@ type Workflow struct {
 	Aliases     []string // other names it is found by, where no workflow has them as its name
 	Description string
 	Inputs      *jsonschema.Schema // an object; the order of its properties is the order for people
-	// NoModel says that the workflow calls no language model.
+	// NoModel is set if the workflow calls no language model.
 	NoModel bool
-	// NeedsModel says that the workflow needs one that can judge and write: the model offline will not do.
+	// NeedsModel is set if the workflow needs a model that can judge and write, so that the offline
+	// model is not enough.
 	NeedsModel bool
 	// Uses names the workflows that it runs by name; see graph.Call.
 	Uses []string
-	// Prepare looks at the inputs of a run that is to begin, which fit the schema, and
-	// gives those that it begins with: a relative path made absolute, say, since the run
-	// may be resumed elsewhere. An error is why there can be no such run. It may be
-	// called several times, also with what it gave, and never for a run that is taken
-	// up again. Nil leaves the inputs as they are.
+	// Prepare returns the inputs with which a run begins, given inputs that fit the schema. For
+	// instance, it makes a relative path absolute, since the run may be resumed elsewhere. If no
+	// such run is possible, it returns an error. It may be called several times, also with its own
+	// result, and is never called for a resumed run. If nil, the inputs stay as they are.
 	Prepare func(inputs json.RawMessage) (json.RawMessage, error)
-	// Pin gives what a run of these inputs is made of, where that may change before the run
-	// has ended. The run keeps it and is executed by what Restore makes of it, now and
-	// whenever it is resumed. Inputs are as Settle gives them. Nil pins nothing.
+	// Pin returns the definition of a run with these inputs, if it may change before the run has
+	// ended. The run stores it and is executed with what Restore makes of it, now and whenever it
+	// is resumed. Inputs are those that Settle returns. If nil, nothing is pinned.
 	Pin func(inputs json.RawMessage) (json.RawMessage, error)
-	// Restore gives the workflow that a run has pinned, whatever this one is by now. It goes with Pin.
+	// Restore returns the workflow that a run has pinned, however this one has changed since. It is
+	// required if Pin is set.
 	Restore func(pinned json.RawMessage) (*Workflow, error)
-	// Budget is what a run may use where nobody says otherwise; nil for no limits.
+	// Budget is the default budget of a run; nil means no limits.
 	Budget *runlog.Budget
-	// Run does the work, or continues with it: the journal knows how far it is. The
-	// inputs fit the schema. It is called once at a time per run.
+	// Run does the work or continues it: the journal knows the progress. The inputs fit the schema.
+	// It is called once at a time per run.
 	Run func(ctx context.Context, e *Exec) (*Result, error)
-	// Edit makes the update of a node of what people say that it is to have given, for forks. Nil takes
-	// it as it is.
+	// Edit converts a user's replacement for the result of a node into an update, for forks. If
+	// nil, the replacement is the update.
 	Edit func(node string, given json.RawMessage) (update json.RawMessage, err error)
-	// Adopt makes the beginning of a run of these inputs, which has this of Pin, of a run of another version of the
-	// workflow. Nil means that there is no such thing.
+	// Adopt creates the beginning of a run with these inputs and this pinned definition from a run
+	// of another version of the workflow. If nil, that is not supported.
 	Adopt func(inputs, pinned json.RawMessage, old *Past) (*graph.Forked, error)
-	// Flow gives the graph that a run of these inputs runs, to read its log with: its
-	// history and states, and to fork it. It does nothing else, and may be called at any
-	// time. Nil if the workflow is not one graph.
+	// Flow returns the graph of a run with these inputs, to read the run's history and states from
+	// its log and to fork it. It has no side effects, and may be called at any time. It is nil if
+	// the workflow is not one graph.
 	Flow func(inputs json.RawMessage) (graph.Reading, error)
 }
 
-// A Past is what a run of another version has come to.
+// A Past holds the results of a run of another version.
 type Past struct {
 	Inputs, Pinned json.RawMessage
 	State          json.RawMessage   // as of its last superstep
 	Done           []json.RawMessage // the updates of its tasks after that, by whom they may be
 }
 
-// An OpaqueError reports that there is no looking into the runs of a workflow.
+// An OpaqueError reports that the runs of a workflow cannot be inspected.
 type OpaqueError struct{ Name string }
 
 func (e *OpaqueError) Error() string {
@@ -113,8 +114,8 @@ func New[In, S, U, Out any](name, description string, flow *graph.Flow[S, U], be
 	return w, nil
 }
 
-// Func is New for a workflow that builds its graph from its inputs, and runs it with the options Graph of the Exec. Set Flow of
-// what it gives, if that is always one graph.
+// Func is New for a workflow that builds its graph from its inputs, and runs it with the options
+// Graph of the Exec. If it always runs the same graph, set Flow of the result.
 func Func[In, Out any](name, description string, run func(ctx context.Context, in In, e *Exec) (Out, error)) (*Workflow, error) {
 	schema, err := jsonschema.For[In](nil)
 	if err != nil {
@@ -140,7 +141,7 @@ func Func[In, Out any](name, description string, run func(ctx context.Context, i
 	return w, nil
 }
 
-// orEmpty returns what was given, or an object without anything in it.
+// orEmpty returns the given object, or an empty one.
 func orEmpty(inputs json.RawMessage) json.RawMessage {
 	if len(bytes.TrimSpace(inputs)) == 0 {
 		return json.RawMessage("{}")
@@ -164,7 +165,7 @@ func (e *InputsError) Error() string {
 // FailureCode returns the code of runs that fail with the error.
 func (e *InputsError) FailureCode() string { return "inputs" }
 
-// An Input is one input as people see it.
+// An Input describes one input for users.
 type Input struct {
 	Name        string          `json:"name"`
 	Type        string          `json:"type"` // "string", "integer", "number", "boolean", or another of JSON Schema
@@ -325,7 +326,7 @@ func textInput(inputs []Input, given map[string][]string) string {
 	return texts[0]
 }
 
-// freeHint returns how free text is given that no input is for.
+// freeHint returns how to pass free text if no input accepts it.
 func freeHint(inputs []Input, given map[string][]string) string {
 	var open []string
 	required := false
@@ -358,8 +359,8 @@ func (w *Workflow) Check(inputs json.RawMessage) error {
 	return err
 }
 
-// Settle returns the inputs that a run is to begin with: those given, checked, and as
-// Prepare makes them.
+// Settle returns the inputs with which a run begins: the given ones, checked and prepared by
+// Prepare.
 func (w *Workflow) Settle(inputs json.RawMessage) (json.RawMessage, error) {
 	if err := w.check(inputs, nil); err != nil || w.Prepare == nil {
 		return inputs, err
@@ -451,8 +452,8 @@ func (s Set) Validate() error {
 	return errors.Join(errs...)
 }
 
-// clashes reports the names that stand for two workflows: an alias of several, or names and aliases that
-// differ in nothing but case. An alias may be the name of another workflow, which then has it.
+// clashes reports the names that stand for two workflows: an alias of several, or names and aliases
+// that differ only in case. If an alias is the name of another workflow, the name wins.
 func (s Set) clashes() []string {
 	var problems []string
 	type owner struct {
@@ -484,8 +485,8 @@ func (s Set) clashes() []string {
 	return problems
 }
 
-// Unchanged returns a *graph.ChangedError if what a run is made of is not what it began with, unless that is allowed or
-// the run is replayed.
+// Unchanged returns a *graph.ChangedError if the definition of a run has changed since it began,
+// unless that is allowed or the run is replayed.
 func (e *Exec) Unchanged(name string, before, now map[string]string) error {
 	diff := changes(before, now)
 	if len(diff) == 0 || e.Graph.AllowChange {
@@ -494,8 +495,8 @@ func (e *Exec) Unchanged(name string, before, now map[string]string) error {
 	return e.Journal.Afresh(func() error { return &graph.ChangedError{Graph: name, Diff: diff} })
 }
 
-// changes returns the parts that a run began with and that are others now, or gone, as lines of a diff. New
-// ones change nothing for a run that began without them. A part has a digest.
+// changes returns the parts of a run that have changed or are gone since it began, as lines of a
+// diff. New parts do not affect a run that began without them. A part has a digest.
 func changes(before, now map[string]string) []string {
 	var diff []string
 	for _, part := range slices.Sorted(maps.Keys(before)) {

@@ -30,8 +30,8 @@ func leads(name string) bool {
 	return false
 }
 
-// Actions returns the tools with which an agent delegates work: task for one job, task_batch for several at once. An agent of
-// the team that has these tools gets its own copies.
+// Actions returns the tools with which an agent delegates work: task for one job, task_batch for
+// several at once. An agent of the team that has these tools gets its own copies.
 func (t *Team) Actions() []*agent.Action { return t.actions(nil) }
 
 // actions returns the tools of the agent that has the seat.

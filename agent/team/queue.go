@@ -118,8 +118,8 @@ func (s *seat) rise() {
 	}
 }
 
-// back waits for a place again once every call of rise is matched. If over is set, there is no more work and it takes no
-// place.
+// back waits for a place again once every call of rise is matched. If over is set, there is no more
+// work and it takes no place.
 func (s *seat) back(ctx context.Context, over bool) error {
 	if s == nil {
 		return nil

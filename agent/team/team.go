@@ -1,8 +1,9 @@
 // Package team has agents work for other agents: a lead hands out tasks, and agents do
 // them side by side, each with a conversation and a place in the log of its own.
 //
-// The work of a sub-agent is as durable as that of its lead: a killed run resumes each of them in the middle of its
-// conversation, and a finished result is not computed again. They share the budget of the run.
+// The work of a sub-agent is as durable as that of its lead: a killed run resumes each of them in
+// the middle of its conversation, and a finished result is not computed again. They share the
+// budget of the run.
 package team
 
 import (
@@ -209,7 +210,8 @@ type gathering struct {
 	idle chan struct{} // closed when all have ended or wait
 }
 
-// stay notes that one agent waits, and returns a channel that is closed when no other agent is left running.
+// stay notes that one agent waits, and returns a channel that is closed when no other agent is left
+// running.
 func (g *gathering) stay() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()

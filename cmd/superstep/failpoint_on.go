@@ -11,8 +11,9 @@ import (
 	"sync/atomic"
 )
 
-// failpoint reads SUPERSTEP_FAILPOINT: "name:n" kills the process at the n-th hit of that point, "any:n" at the n-th hit of
-// any point, and "random:seed" at one of the first hundred hits of any point.
+// failpoint reads SUPERSTEP_FAILPOINT: "name:n" kills the process at the n-th hit of that point,
+// "any:n" at the n-th hit of any point, and "random:seed" at one of the first hundred hits of any
+// point.
 func failpoint() func(name string) {
 	v := os.Getenv("SUPERSTEP_FAILPOINT")
 	if v == "" {

@@ -11,7 +11,8 @@ import (
 
 func main() { os.Exit(cli.Main(config(), options())) }
 
-// config returns the host of the command: every kind of store, and the providers of models that package host knows.
+// config returns the host of the command: every kind of store, and the providers of models that
+// package host knows.
 func config() *host.Config {
 	return &host.Config{Name: "superstep", Stores: stores.All(), Failpoint: failpoint()}
 }

@@ -1,5 +1,6 @@
-// Command own is a custom program: it adds a Go workflow to everything that the superstep command has. Its nodes name a tool
-// and an agent, which are found when a run starts, so that it can be drawn, listed and forked without a model.
+// Command own is a custom program: it adds a Go workflow to everything that the superstep command
+// has. Its nodes name a tool and an agent, which are found when a run starts, so that it can be
+// drawn, listed and forked without a model.
 //
 //	go run ./examples/own run survey "What is this project?" --model offline
 //	go run ./examples/own workflows graph survey

@@ -9,8 +9,8 @@
 //		EndIf().
 //		Compile()
 //
-// It adds the nodes, edges, branches and catches that you could have added one by one, and nothing else: it creates no nodes
-// of its own.
+// It adds the nodes, edges, branches and catches that you could have added one by one, and nothing
+// else: it creates no nodes of its own.
 package chain
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// A Chain is a graph, or a part of one, that is being built. Its methods only collect the parts, End writes them into the
-// graph, and Compile reports their mistakes.
+// A Chain is a graph, or a part of one, that is being built. Its methods only collect the parts,
+// End writes them into the graph, and Compile reports their mistakes.
 //
 // A condition is the choice of the node that ran before, as in [graph.Graph.Branch]: it sees the
 // state with the update of that node, and must be a pure function.
@@ -53,8 +53,8 @@ func Step[S, U any](name string, fn graph.Func[S, U]) Node[S, U] {
 	return Of(n)
 }
 
-// Start begins a chain at the start of a graph, with a sequence of blocks, which may be empty. The graph may have other
-// entries.
+// Start begins a chain at the start of a graph, with a sequence of blocks, which may be empty. The
+// graph may have other entries.
 func Start[S, U any](g *graph.Graph[S, U], blocks ...Block[S, U]) *Chain[S, U] {
 	c := &Chain[S, U]{g: g}
 	g.Also(c.problems)
@@ -109,8 +109,9 @@ func (c *Chain[S, U]) Loop(until func(S) bool, body ...Block[S, U]) *Chain[S, U]
 	return c.looping(0, until, body)
 }
 
-// LoopMax is Loop with a limit: after max rounds the chain continues, whether the condition holds or not. A nil condition
-// never holds. All rounds of a run count, also those before an outer loop came round again. The body has to end in one node.
+// LoopMax is Loop with a limit: after max rounds the chain continues, whether the condition holds
+// or not. A nil condition never holds. All rounds of a run count, also those before an outer loop
+// came round again. The body has to end in one node.
 func (c *Chain[S, U]) LoopMax(most int, until func(S) bool, body ...Block[S, U]) *Chain[S, U] {
 	if until == nil {
 		until = func(S) bool { return false }
@@ -128,24 +129,27 @@ func (c *Chain[S, U]) looping(most int, until func(S) bool, body []Block[S, U]) 
 	return c.op(func(l *writer[S, U], b *block[S, U]) { l.loop(b, most, until, body) })
 }
 
-// Parallel runs branches side by side. The node after them joins them: it runs when all of them have ended, for All; or failed
-// for good, for Settled; or as soon as n of them have ended, for Quorum(n), while the others still run to their end; or, for
-// Any, again in every superstep after one in which a branch has ended, and what follows with it. Each branch has to end in one
-// node. Only All may be the last thing in a graph. Between an If and its EndIf, All and Settled have to follow a node.
+// Parallel runs branches side by side. The node after them joins them: it runs when all of them
+// have ended, for All; or failed for good, for Settled; or as soon as n of them have ended, for
+// Quorum(n), while the others still run to their end; or, for Any, again in every superstep after
+// one in which a branch has ended, and what follows with it. Each branch has to end in one node.
+// Only All may be the last thing in a graph. Between an If and its EndIf, All and Settled have to
+// follow a node.
 func (c *Chain[S, U]) Parallel(join graph.Join, branches ...Block[S, U]) *Chain[S, U] {
 	branches = slices.Clone(branches)
 	return c.op(func(l *writer[S, U], b *block[S, U]) { l.parallel(b, join, branches) })
 }
 
-// Fan runs a worker once for every message that split makes for it, side by side, as [graph.Graph.Fan] does for the node
-// before, and the node after it joins them: at All and Settled it waits for the whole fan, which is one source; the workers
-// send their results or put them into the state. A Fan follows a node or begins the chain.
+// Fan runs a worker once for every message that split makes for it, side by side, as
+// [graph.Graph.Fan] does for the node before, and the node after it joins them: at All and Settled
+// it waits for the whole fan, which is one source; the workers send their results or put them into
+// the state. A Fan follows a node or begins the chain.
 func (c *Chain[S, U]) Fan(join graph.Join, split func(S) []graph.Send, worker Node[S, U]) *Chain[S, U] {
 	return c.op(func(l *writer[S, U], b *block[S, U]) { l.fan(b, join, split, &worker.Node) })
 }
 
-// Wait returns a node that asks a person and turns the answer into an update. Its question has the key "answer". See
-// [graph.Ask] for other answers than text.
+// Wait returns a node that asks a person and turns the answer into an update. Its question has the
+// key "answer". See [graph.Ask] for other answers than text.
 func (c *Chain[S, U]) Wait(name, question string, answered func(state S, answer string) (U, error)) *Chain[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "ask"}
 	if answered != nil {
@@ -160,9 +164,10 @@ func (c *Chain[S, U]) Wait(name, question string, answered func(state S, answer 
 	return c.op(func(l *writer[S, U], b *block[S, U]) { l.node(b, "Wait", &n) })
 }
 
-// Catch makes a node handle failures of every node before it that no other Catch handles. It reaches back to the beginning of
-// the If path, Loop body, Parallel branch or Seq that it is in. The chain continues after it, whether there was a failure or
-// not. A failure within a Parallel is handled by a Catch in the same branch or by a Settled join; the other branches continue.
+// Catch makes a node handle failures of every node before it that no other Catch handles. It
+// reaches back to the beginning of the If path, Loop body, Parallel branch or Seq that it is in.
+// The chain continues after it, whether there was a failure or not. A failure within a Parallel is
+// handled by a Catch in the same branch or by a Settled join; the other branches continue.
 func (c *Chain[S, U]) Catch(handler Node[S, U]) *Chain[S, U] {
 	return c.op(func(l *writer[S, U], b *block[S, U]) { l.catch(b, &handler.Node) })
 }

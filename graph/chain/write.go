@@ -23,7 +23,8 @@ type choosing[S any] struct {
 	root *slot[S]
 }
 
-// slot is the target of a choice: a node, another choice made at once, several of these, or nothing yet.
+// slot is the target of a choice: a node, another choice made at once, several of these, or nothing
+// yet.
 type slot[S any] struct {
 	to   string
 	test *test[S]
@@ -170,7 +171,8 @@ func (l *writer[S, U]) decide(ends []end[S], t *test[S]) {
 	}
 }
 
-// joined reports whether the branches of the last Parallel have been joined. If not, it records the mistake.
+// joined reports whether the branches of the last Parallel have been joined. If not, it records the
+// mistake.
 func (l *writer[S, U]) joined(b *block[S, U], at string) bool {
 	if b.open == "" {
 		return true
@@ -370,8 +372,8 @@ func (s *slot[S]) width() int {
 	return max(1, n)
 }
 
-// one finds the slot that the kth node belongs to, and the node's index within it. If there are fewer slots, the last one
-// stands for the rest.
+// one finds the slot that the kth node belongs to, and the node's index within it. If there are
+// fewer slots, the last one stands for the rest.
 func (s *slot[S]) one(k int) (*slot[S], int) {
 	k = min(k, s.width()-1)
 	for _, in := range s.all {

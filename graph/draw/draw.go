@@ -2,8 +2,8 @@
 // outline in plain text. Given the states of a run's nodes, which [Status] folds from its
 // log, a picture also says how far the run has come.
 //
-// A picture depends on the shape and the options alone: the same shape and options give the same bytes. Names are shown as
-// they are and never become markup, whatever they contain.
+// A picture depends on the shape and the options alone: the same shape and options give the same
+// bytes. Names are shown as they are and never become markup, whatever they contain.
 package draw
 
 import (
@@ -19,9 +19,9 @@ type Options struct {
 	Title     string // defaults to none
 	LeftRight bool   // edges lead to the right; defaults to down
 
-	// Status holds the states of nodes by their paths: the name, and in a sub-graph the path of the node that holds it, a
-	// slash and the name. A node that is missing is pending; entries for unknown nodes are ignored. If nil, states are not
-	// drawn.
+	// Status holds the states of nodes by their paths: the name, and in a sub-graph the path of the
+	// node that holds it, a slash and the name. A node that is missing is pending; entries for
+	// unknown nodes are ignored. If nil, states are not drawn.
 	Status map[string]NodeStatus
 
 	Closed bool // draws a sub-graph as a single node; defaults to drawing what is in it
@@ -57,7 +57,8 @@ type NodeStatus struct {
 	Failures int    // attempts that failed
 }
 
-// String returns the status in words, after a glyph: "● running ×3, 1 done, 2 failed attempts". Only tasks are counted by ×.
+// String returns the status in words, after a glyph: "● running ×3, 1 done, 2 failed attempts".
+// Only tasks are counted by ×.
 func (s NodeStatus) String() string {
 	var b strings.Builder
 	if glyph, known := glyphs[s.State]; known {

@@ -88,8 +88,8 @@ func (s *svg) curve(p *plan, i int, l *labels) string {
 	return b.String()
 }
 
-// inset returns the distance from the box of a node to its outline at x, on the side that the layout calls lower (1) or upper
-// (-1).
+// inset returns the distance from the box of a node to its outline at x, on the side that the
+// layout calls lower (1) or upper (-1).
 func (s *svg) inset(p *plan, at int, x, side float64) float64 {
 	b := p.boxes[at]
 	mid, length, depth := p.x[at], b.w, b.h

@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// The layout is that of Sugiyama, Tagawa and Toda (1981): edges are turned until there is no cycle, each box is put in the
-// layer below all boxes that lead to it, edges that cross layers get a place in each of them, the layers are ordered by the
-// barycentres of their neighbours, and the boxes of a layer are moved as near to their neighbours as their order allows, which
-// is an isotonic regression (pool adjacent violators) per layer.
+// The layout is that of Sugiyama, Tagawa and Toda (1981): edges are turned until there is no cycle,
+// each box is put in the layer below all boxes that lead to it, edges that cross layers get a place
+// in each of them, the layers are ordered by the barycentres of their neighbours, and the boxes of
+// a layer are moved as near to their neighbours as their order allows, which is an isotonic
+// regression (pool adjacent violators) per layer.
 
 // box is an element to place: its size, and the space to its right for what is drawn there.
 type box struct{ w, h, right float64 }
@@ -17,7 +18,8 @@ type box struct{ w, h, right float64 }
 // run is a stretch of an edge that goes straight down at x.
 type run struct{ x, top, bottom float64 }
 
-// drawing is the result of the layout. Edges run downwards; an edge that was turned runs from its target to its source.
+// drawing is the result of the layout. Edges run downwards; an edge that was turned runs from its
+// target to its source.
 type drawing struct {
 	x, y   []float64 // the centres of the boxes
 	w, h   float64   // of everything
@@ -103,8 +105,8 @@ func (l *layout) ends(i int) (above, below int) {
 	return l.arcs[i][0], l.arcs[i][1]
 }
 
-// ranks puts each box into a layer: below the lowest box that leads to it, or, if none does, right above the first box that it
-// leads to.
+// ranks puts each box into a layer: below the lowest box that leads to it, or, if none does, right
+// above the first box that it leads to.
 func (l *layout) ranks() {
 	out, in := make([][]int, l.n), make([]int, l.n)
 	for i := range l.arcs {
@@ -143,8 +145,8 @@ func (l *layout) ranks() {
 	}
 }
 
-// chain gives edges a place in each layer they pass, the short ones first. The number of places is bounded in proportion to
-// the graph; the remaining edges are drawn around it.
+// chain gives edges a place in each layer they pass, the short ones first. The number of places is
+// bounded in proportion to the graph; the remaining edges are drawn around it.
 func (l *layout) chain() {
 	l.chains = make([][]int, len(l.arcs))
 	byLength := make([]int, 0, len(l.arcs))

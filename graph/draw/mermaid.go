@@ -8,9 +8,9 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// Mermaid draws a graph as a Mermaid flowchart, for Markdown and other renderers. The id of a node is its path with '_' for
-// everything but letters and digits, and a number if that id was taken. Mermaid itself refuses pictures of more than 500 edges
-// unless it is told otherwise.
+// Mermaid draws a graph as a Mermaid flowchart, for Markdown and other renderers. The id of a node
+// is its path with '_' for everything but letters and digits, and a number if that id was taken.
+// Mermaid itself refuses pictures of more than 500 edges unless it is told otherwise.
 func Mermaid(shape graph.Shape, opt *Options) string {
 	o := opt.orDefault()
 	m := &mermaid{}
@@ -112,8 +112,8 @@ func (m *mermaid) styles(withStates bool) {
 	}
 }
 
-// entities escapes text so that Mermaid, Markdown and HTML interpret nothing in it: punctuation becomes #35;, except inside
-// words.
+// entities escapes text so that Mermaid, Markdown and HTML interpret nothing in it: punctuation
+// becomes #35;, except inside words.
 func entities(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

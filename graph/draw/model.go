@@ -64,7 +64,8 @@ var forms = map[string]form{
 	"sub": doubled,
 }
 
-// maxDepth bounds how deep sub-graphs are drawn open, so that a graph that contains itself can be drawn.
+// maxDepth bounds how deep sub-graphs are drawn open, so that a graph that contains itself can be
+// drawn.
 const maxDepth = 16
 
 type builder struct {
@@ -231,8 +232,8 @@ func (b *builder) id(base string) string {
 // dashed reports whether an edge is taken only sometimes.
 func (e *edge) dashed() bool { return e.kind == "branch" || e.kind == "catch" || e.kind == "send" }
 
-// ports returns the nodes at which the edges of n start and end, for formats in which no edge can lead to a box. For an open
-// sub-graph these are its end and its start.
+// ports returns the nodes at which the edges of n start and end, for formats in which no edge can
+// lead to a box. For an open sub-graph these are its end and its start.
 func (n *node) ports() (out, in *node) {
 	out, in = n, n
 	for out.inner != nil {

@@ -8,7 +8,8 @@ import (
 // colours are the colours of a node on one background.
 type colours struct{ fill, stroke, text string }
 
-// class is the look of a kind of node. A state is never shown by colour alone: the node also has a glyph and a word.
+// class is the look of a kind of node. A state is never shown by colour alone: the node also has a
+// glyph and a word.
 type class struct {
 	name        string
 	light, dark colours

@@ -44,7 +44,8 @@ func (l *layout) place() {
 	}
 }
 
-// wish returns the ideal position of a box and its weight. Edges across several layers weigh more, to keep them straight.
+// wish returns the ideal position of a box and its weight. Edges across several layers weigh more,
+// to keep them straight.
 func (l *layout) wish(v int, lists [2][]int) (x, weight float64) {
 	var sum, all float64
 	for _, list := range lists {
@@ -77,8 +78,8 @@ func (l *layout) apart(a, b int) float64 {
 	return l.boxes[a].w/2 + l.boxes[a].right + gap + l.boxes[b].w/2
 }
 
-// settle puts the boxes of a layer as near to their ideal positions as their order allows. It minimizes the weighted sum of
-// squares by pooling neighbours that overlap.
+// settle puts the boxes of a layer as near to their ideal positions as their order allows. It
+// minimizes the weighted sum of squares by pooling neighbours that overlap.
 func (l *layout) settle(layer []int, wish, weight []float64) {
 	type pool struct {
 		x, weight float64
@@ -174,8 +175,8 @@ func (l *layout) heights() (top, bottom []float64) {
 	return top, bottom
 }
 
-// ports returns, for each edge, the offsets of its upper and its lower end from the middle of the box. The ends at one box are
-// ordered by where they lead.
+// ports returns, for each edge, the offsets of its upper and its lower end from the middle of the
+// box. The ends at one box are ordered by where they lead.
 func (l *layout) ports() [][2]float64 {
 	type end struct {
 		arc, side int

@@ -9,8 +9,9 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Status folds the records of a run into the states of its nodes, by path. They may be those of a whole run, of one that is
-// not finished, or what a follower has seen so far. On an error it returns the states so far and the error unchanged.
+// Status folds the records of a run into the states of its nodes, by path. They may be those of a
+// whole run, of one that is not finished, or what a follower has seen so far. On an error it
+// returns the states so far and the error unchanged.
 func Status(records iter.Seq2[runlog.Record, error]) (map[string]NodeStatus, error) {
 	var p Progress
 	for r, err := range records {
@@ -37,7 +38,8 @@ type task struct {
 	open     []string // the keys of the questions without an answer
 }
 
-// Apply applies the next record, stored or live-only. It ignores records that were applied before or that it does not know.
+// Apply applies the next record, stored or live-only. It ignores records that were applied before
+// or that it does not know.
 func (p *Progress) Apply(r *runlog.Record) {
 	if r.Seq != 0 {
 		if r.Seq <= p.seq {
@@ -153,8 +155,8 @@ func parent(path string) string {
 	return path[:max(0, strings.LastIndexByte(path, '/'))]
 }
 
-// nodePath returns the path of a task's node: the task's path without keys, visits, and the keys that distinguish several
-// graphs within one task.
+// nodePath returns the path of a task's node: the task's path without keys, visits, and the keys
+// that distinguish several graphs within one task.
 func nodePath(task string) string {
 	var names []string
 	for s := range strings.SplitSeq(task, "/") {
@@ -170,8 +172,8 @@ func nodePath(task string) string {
 
 // Status returns the states of the nodes so far, by path. The caller owns it.
 //
-// If a node has several tasks, the most urgent state counts: failed, then waiting, running, done, caught, skipped. A sub-graph
-// in which nothing runs and something waits is waiting too.
+// If a node has several tasks, the most urgent state counts: failed, then waiting, running, done,
+// caught, skipped. A sub-graph in which nothing runs and something waits is waiting too.
 func (p *Progress) Status() map[string]NodeStatus {
 	paths := make([]string, 0, len(p.tasks))
 	for path := range p.tasks {
@@ -213,7 +215,8 @@ func (p *Progress) Status() map[string]NodeStatus {
 // urgency orders the states: the first one counts for a node whose tasks are in several states.
 var urgency = map[string]int{pending: 0, skipped: 1, caught: 2, done: 3, running: 4, waiting: 5, failed: 6}
 
-// insides returns the combined state of the tasks within a task: running if any runs, else waiting, else failed.
+// insides returns the combined state of the tasks within a task: running if any runs, else waiting,
+// else failed.
 func insides(a, b string) string {
 	for _, s := range [...]string{running, waiting, failed} {
 		if a == s || b == s {

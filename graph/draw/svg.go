@@ -12,9 +12,9 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// SVG draws a graph as a self-contained picture: without scripts or external references, with text as text, an outline for
-// screen readers, and colours for light and dark backgrounds. The time is nearly proportional to the graph: about a second for
-// ten thousand nodes.
+// SVG draws a graph as a self-contained picture: without scripts or external references, with text
+// as text, an outline for screen readers, and colours for light and dark backgrounds. The time is
+// nearly proportional to the graph: about a second for ten thousand nodes.
 func SVG(shape graph.Shape, opt *Options) []byte {
 	o := opt.orDefault()
 	d := build(&shape, o)

@@ -6,8 +6,8 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// Text draws a graph as an indented outline, for terminals and screen readers: every node with its state, and below it what it
-// reads and where it leads.
+// Text draws a graph as an indented outline, for terminals and screen readers: every node with its
+// state, and below it what it reads and where it leads.
 func Text(shape graph.Shape, opt *Options) string {
 	o := opt.orDefault()
 	return outline(build(&shape, o), o)

@@ -16,9 +16,10 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// Agent returns a node that runs an agent. When it is run again after a crash, the agent resumes in the middle of its
-// conversation; after a *agent.LimitError or *agent.UnfitError it starts over. When it is run again because its update did not
-// fit the Input of another node, the agent is told what was wrong. Update may not change the outcome.
+// Agent returns a node that runs an agent. When it is run again after a crash, the agent resumes in
+// the middle of its conversation; after a *agent.LimitError or *agent.UnfitError it starts over.
+// When it is run again because its update did not fit the Input of another node, the agent is told
+// what was wrong. Update may not change the outcome.
 func Agent[S, U any](name string, def *agent.Agent, prompt func(S) (string, error), update func(S, *agent.Outcome) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "agent", Agents: 1}
 	n.Err = errors.Join(whole(def), missing("prompt", prompt == nil), missing("update", update == nil))
@@ -60,9 +61,10 @@ type SubagentsOptions struct {
 	Settled bool // a failure is a result; defaults to the failure of the node, once all that had begun has ended
 }
 
-// Subagents returns a node that does jobs side by side with agents of a list. Merge makes the update from the results, which
-// are in the order of the jobs and named by their keys. After a crash each agent resumes where it stopped. Jobs must be a pure
-// function: jobs are identified by their keys.
+// Subagents returns a node that does jobs side by side with agents of a list. Merge makes the
+// update from the results, which are in the order of the jobs and named by their keys. After a
+// crash each agent resumes where it stopped. Jobs must be a pure function: jobs are identified by
+// their keys.
 func Subagents[S, U any](name string, agents []*agent.Agent, jobs func(S) ([]Job, error), merge func(S, []Result[*agent.Outcome]) (U, error),
 	opt *SubagentsOptions) graph.Node[S, U] {
 	o := SubagentsOptions{}
@@ -141,7 +143,8 @@ func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, state fu
 	if err != nil {
 		return r, err
 	}
-	// The log already has what the agent said, as its turns; the outcome of the job records only whether it failed.
+	// The log already has what the agent said, as its turns; the outcome of the job records only
+	// whether it failed.
 	end := &journal.Effect{Key: key, Kind: "job", Name: def.Name, Hash: hash, Inside: true}
 	why, err := journal.Do(ctx, t.Scope(), end, func(ctx context.Context, _ string) (string, error) {
 		var err error
@@ -165,7 +168,8 @@ func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, state fu
 // fatal reports whether an error concerns the run and not the job.
 func fatal(err error) bool { return agent.OfRun(err) }
 
-// stopped returns a channel that is closed when the run is told to stop, or nil if the task has no handle.
+// stopped returns a channel that is closed when the run is told to stop, or nil if the task has no
+// handle.
 func stopped(t *graph.Task) <-chan struct{} {
 	if t == nil {
 		return nil
@@ -173,7 +177,8 @@ func stopped(t *graph.Task) <-chan struct{} {
 	return t.Stopped()
 }
 
-// snapshot returns a function that returns the state for tools: encoded when it is first needed, with a copy for each tool.
+// snapshot returns a function that returns the state for tools: encoded when it is first needed,
+// with a copy for each tool.
 func snapshot[S any](s S) func() (json.RawMessage, error) {
 	encoded := sync.OnceValues(func() (json.RawMessage, error) {
 		b, err := json.Marshal(s)
@@ -199,8 +204,8 @@ func text(err error) string {
 	return err.Error()
 }
 
-// converse runs an agent. A logged conversation that ended without a result, for lack of turns or of a valid answer, would do
-// so again, so a new one follows it.
+// converse runs an agent. A logged conversation that ended without a result, for lack of turns or
+// of a valid answer, would do so again, so a new one follows it.
 func converse(ctx context.Context, t *graph.Task, def *agent.Agent, first *agent.Work) (*agent.Outcome, error) {
 	scope := t.Scope()
 	for round := 1; ; round++ {

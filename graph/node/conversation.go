@@ -16,14 +16,15 @@ import (
 type Conversation[S, U any] struct {
 	Messages func(S) []model.Message
 	Replace  func(S, []model.Message) (U, error) // the update after which it is another one
-	// Add returns the update that appends messages, so that a step costs only what it adds. If nil, Chat uses Replace.
+	// Add returns the update that appends messages, so that a step costs only what it adds. If nil,
+	// Chat uses Replace.
 	Add func(S, []model.Message) (U, error)
 }
 
-// Chat returns a node in which an agent continues a conversation. The update holds the whole conversation at its end, with all
-// messages, calls and results, cut to the window of the model. Prompt returns what the user says next; if nil, the
-// conversation must end with a message that awaits an answer. After a crash the agent resumes in the middle, like that of
-// [Agent].
+// Chat returns a node in which an agent continues a conversation. The update holds the whole
+// conversation at its end, with all messages, calls and results, cut to the window of the model.
+// Prompt returns what the user says next; if nil, the conversation must end with a message that
+// awaits an answer. After a crash the agent resumes in the middle, like that of [Agent].
 func Chat[S, U any](name string, def *agent.Agent, conv Conversation[S, U], prompt func(S) (string, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "agent", Agents: 1, Err: errors.Join(whole(def), conv.whole())}
 	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
@@ -62,8 +63,9 @@ func Remove(ids ...string) []model.Message {
 // the update is added.
 func RemoveAll() []model.Message { return []model.Message{{Role: removed}} }
 
-// Messages returns a reducer for conversations: each message of an update replaces the one with its ID, or else is appended,
-// and those of [Remove] and [RemoveAll] remove messages. Removing an unknown ID does nothing.
+// Messages returns a reducer for conversations: each message of an update replaces the one with its
+// ID, or else is appended, and those of [Remove] and [RemoveAll] remove messages. Removing an
+// unknown ID does nothing.
 func Messages(conversation, update []model.Message) []model.Message {
 	out := slices.Clone(conversation)
 	for _, m := range update {
@@ -119,13 +121,14 @@ func Clear[S, U any](name string, conv Conversation[S, U], opt *ClearOptions) gr
 // MonitorOptions are the settings of Monitor.
 type MonitorOptions[S any] struct {
 	Window int // tokens that the model takes; must be given
-	// Used is how many tokens the conversation takes, such as the input of the last turn's model.Usage. If nil, it is
-	// estimated as a quarter of the bytes.
+	// Used is how many tokens the conversation takes, such as the input of the last turn's
+	// model.Usage. If nil, it is estimated as a quarter of the bytes.
 	Used func(S) int
-	// Warn, Summarize and Recreate are parts of the window, 0 to 1. The highest part that is reached decides what a Monitor
-	// does: at Warn it only emits an event; at Summarize it replaces all but the last messages by a summary; at Recreate it
-	// begins a new conversation with a summary of the old one. 0 means never. If all are 0, they are 0.45 to summarize and 0.6
-	// to recreate with a Summary, else 0.45 to warn.
+	// Warn, Summarize and Recreate are parts of the window, 0 to 1. The highest part that is
+	// reached decides what a Monitor does: at Warn it only emits an event; at Summarize it replaces
+	// all but the last messages by a summary; at Recreate it begins a new conversation with a
+	// summary of the old one. 0 means never. If all are 0, they are 0.45 to summarize and 0.6 to
+	// recreate with a Summary, else 0.45 to warn.
 	Warn, Summarize, Recreate float64
 
 	Keep    int         // messages that summarizing leaves, and what these answer; defaults to 6

@@ -9,8 +9,8 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// Split deals the items out to several nodes in turn, for [graph.Graph.Fan]: each node is sent its own list, and nothing if
-// its list is empty.
+// Split deals the items out to several nodes in turn, for [graph.Graph.Fan]: each node is sent its
+// own list, and nothing if its list is empty.
 func Split[S, E any](items func(S) []E, to ...string) func(S) []graph.Send {
 	return func(s S) []graph.Send {
 		all := items(s)
@@ -26,8 +26,9 @@ func Split[S, E any](items func(S) []E, to ...string) func(S) []graph.Send {
 	}
 }
 
-// Map sends every item to its own task of a node, side by side, for [graph.Graph.Fan]. The key identifies an item; a duplicate
-// key fails the node. If key is nil, keys are positions in the list from 1, written so that they sort like the items.
+// Map sends every item to its own task of a node, side by side, for [graph.Graph.Fan]. The key
+// identifies an item; a duplicate key fails the node. If key is nil, keys are positions in the list
+// from 1, written so that they sort like the items.
 func Map[S, E any](to string, items func(S) []E, key func(E) string) func(S) []graph.Send {
 	return func(s S) []graph.Send {
 		all := items(s)
@@ -45,11 +46,12 @@ func Map[S, E any](to string, items func(S) []E, key func(E) string) func(S) []g
 	}
 }
 
-// Gather returns a node that merges the messages sent to it, each decoded into an E. The results are in the order of the
-// senders' paths and named by the senders; with a Settled join the failures of those that failed come after them.
+// Gather returns a node that merges the messages sent to it, each decoded into an E. The results
+// are in the order of the senders' paths and named by the senders; with a Settled join the failures
+// of those that failed come after them.
 //
-// The join says how many distinct senders it waits for, see [graph.Join]. All and Settled wait for the nodes that have an edge
-// to it. These nodes also send their results: see the example.
+// The join says how many distinct senders it waits for, see [graph.Join]. All and Settled wait for
+// the nodes that have an edge to it. These nodes also send their results: see the example.
 func Gather[S, U, E any](name string, join graph.Join, merge func(S, []Result[E]) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "gather", Join: join, Err: missing("merge", merge == nil)}
 	n.Run = func(_ context.Context, t *graph.Task, s S) (u U, err error) {

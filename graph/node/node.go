@@ -4,10 +4,10 @@
 //	g.AddNode(node.Agent("plan", planner, prompt, update))
 //	g.AddNode(node.Tool("lint", tools, "lint", node.Args[state]{Paths: map[string]string{"path": "file"}}, update))
 //
-// Each function returns a [graph.Node], whose other settings (Retry, Timeout, Reads, …) are the caller's to set. What it does
-// to the world, or asks of it, is an effect in the run's log, so that it is not repeated when the node is run again after a
-// crash or for another attempt. A mistake that is known when the node is created is kept in its Err field, and Compile reports
-// it.
+// Each function returns a [graph.Node], whose other settings (Retry, Timeout, Reads, …) are the
+// caller's to set. What it does to the world, or asks of it, is an effect in the run's log, so that
+// it is not repeated when the node is run again after a crash or for another attempt. A mistake
+// that is known when the node is created is kept in its Err field, and Compile reports it.
 package node
 
 import (
@@ -69,8 +69,8 @@ func at(v any, path string) (any, bool) {
 	return v, true
 }
 
-// each does n pieces of work, at most width of them at once, and returns one error per piece. If until is non-nil, no further
-// work begins once it returns true for an error.
+// each does n pieces of work, at most width of them at once, and returns one error per piece. If
+// until is non-nil, no further work begins once it returns true for an error.
 func each(n, width int, until func(error) bool, work func(i int) error) []error {
 	errs := make([]error, n)
 	var stop atomic.Bool
@@ -103,7 +103,8 @@ func safely(work func() error) (err error) {
 	return work()
 }
 
-// verdict returns the error of parallel work: the failures in order, or, if nothing failed, what the work waits for.
+// verdict returns the error of parallel work: the failures in order, or, if nothing failed, what
+// the work waits for.
 func verdict(errs []error) error {
 	var failed, waiting []error
 	for _, err := range errs {

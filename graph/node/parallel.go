@@ -28,9 +28,10 @@ type ParallelOptions struct {
 	Settled bool
 }
 
-// Parallel returns a node that runs others side by side, on the state it was given, and merges their updates into one. The
-// result of a branch is recorded when it ends, so after a crash only unfinished branches run again. With Race and Any the
-// winner is recorded and the other branches are cancelled.
+// Parallel returns a node that runs others side by side, on the state it was given, and merges
+// their updates into one. The result of a branch is recorded when it ends, so after a crash only
+// unfinished branches run again. With Race and Any the winner is recorded and the other branches
+// are cancelled.
 //
 // Only the Timeout, Retry and Output settings of a branch are used; see [graph.Part].
 func Parallel[S, U any](name string, branches []graph.Node[S, U], merge func(S, []Result[U]) (U, error), opt *ParallelOptions) graph.Node[S, U] {
@@ -121,7 +122,8 @@ func (p *parallel[S, U]) run(ctx context.Context, t *graph.Task, b *graph.Node[S
 	return r, nil
 }
 
-// first runs the branches until one has won. The winner depends on timing, so the choice is recorded as an effect.
+// first runs the branches until one has won. The winner depends on timing, so the choice is
+// recorded as an effect.
 func (p *parallel[S, U]) first(ctx context.Context, t *graph.Task, s S) ([]Result[U], error) {
 	r, err := journal.Do(ctx, t.Scope(), &journal.Effect{Key: "winner", Kind: "branch", Name: t.Node(), Inside: true},
 		func(ctx context.Context, _ string) (Result[U], error) {

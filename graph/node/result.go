@@ -1,7 +1,7 @@
 package node
 
-// A Result is how one of several pieces of work ended. A recorded result and a new one look the same, so a function of results
-// can be repeated.
+// A Result is how one of several pieces of work ended. A recorded result and a new one look the
+// same, so a function of results can be repeated.
 type Result[T any] struct {
 	Name  string `json:"name"`
 	Value T      `json:"value,omitzero"`

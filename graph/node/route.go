@@ -16,12 +16,13 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A Chooser chooses one of the targets, or "" for none of them. Any call to the outside must be an effect of the task.
+// A Chooser chooses one of the targets, or "" for none of them. Any call to the outside must be an
+// effect of the task.
 type Chooser[S any] func(ctx context.Context, t *graph.Task, s S, targets []string) (string, error)
 
-// Router returns a node that chooses one of the targets and sends to it. If the chooser returns "", the node sends to the
-// fallback; if the fallback is "" too, the node fails. Update may note the choice. A choice that is not among the targets is a
-// failure.
+// Router returns a node that chooses one of the targets and sends to it. If the chooser returns "",
+// the node sends to the fallback; if the fallback is "" too, the node fails. Update may note the
+// choice. A choice that is not among the targets is a failure.
 //
 // graph.End among the targets, or as the fallback, means to send nothing.
 func Router[S, U any](name string, choose Chooser[S], update func(S, string) (U, error), fallback string, targets ...string) graph.Node[S, U] {
@@ -59,8 +60,9 @@ func Router[S, U any](name string, choose Chooser[S], update func(S, string) (U,
 // choices is how often a model is asked to choose before the fallback is used.
 const choices = 3
 
-// ByModel returns a chooser that has a model choose: it must call a tool whose one argument is one of the targets. Every turn
-// is recorded. A model that does not choose a target is told so; after three attempts the chooser returns "".
+// ByModel returns a chooser that has a model choose: it must call a tool whose one argument is one
+// of the targets. Every turn is recorded. A model that does not choose a target is told so; after
+// three attempts the chooser returns "".
 func ByModel[S any](m model.Model, system string, prompt func(S) (string, error)) Chooser[S] {
 	return func(ctx context.Context, t *graph.Task, s S, targets []string) (string, error) {
 		if m == nil || prompt == nil {

@@ -29,8 +29,9 @@ func sleep(ctx context.Context, t *graph.Task, c *agent.Clock, d time.Duration) 
 	}
 }
 
-// Wait returns a node that waits for a while. The end of the wait is fixed and recorded when it begins: a resumed run waits
-// only for the rest. If the run is told to stop, the wait is interrupted and continues when the run is resumed.
+// Wait returns a node that waits for a while. The end of the wait is fixed and recorded when it
+// begins: a resumed run waits only for the rest. If the run is told to stop, the wait is
+// interrupted and continues when the run is resumed.
 func Wait[S, U any](name string, clock agent.Clock, while func(S) (time.Duration, error), update func(S) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "wait"}
 	n.Err = errors.Join(clockless(&clock), missing("duration", while == nil), missing("update", update == nil))
@@ -56,9 +57,9 @@ func Wait[S, U any](name string, clock agent.Clock, while func(S) (time.Duration
 	return n
 }
 
-// Until returns a node that waits for something to hold, and looks for it at once and then at every interval. It waits for
-// ever unless it has a Timeout, which counts from when the run was last resumed. Once the condition holds, that is recorded.
-// If holds returns an error, the node fails.
+// Until returns a node that waits for something to hold, and looks for it at once and then at every
+// interval. It waits for ever unless it has a Timeout, which counts from when the run was last
+// resumed. Once the condition holds, that is recorded. If holds returns an error, the node fails.
 func Until[S, U any](name string, clock agent.Clock, every time.Duration, holds func(context.Context, S) (bool, error),
 	update func(S) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "wait"}

@@ -34,7 +34,8 @@ type field struct {
 	id     []int        // the index of the elements' id
 }
 
-// written returns the value of the field in an update, and reports whether it is set. A slice or map is unset only if nil.
+// written returns the value of the field in an update, and reports whether it is set. A slice or
+// map is unset only if nil.
 func (f *field) written(update reflect.Value) (reflect.Value, bool) {
 	u := update.Field(f.update)
 	if f.ptr {

@@ -10,8 +10,8 @@
 //
 // [Tags] makes the reducer from the tags of the state's fields instead.
 //
-// No function changes what is visible through its arguments: a state keeps its content however many states are made from it.
-// The result may share memory with both arguments.
+// No function changes what is visible through its arguments: a state keeps its content however many
+// states are made from it. The result may share memory with both arguments.
 package reduce
 
 import (
@@ -33,11 +33,13 @@ func IfSet[T any](a T, b *T) T {
 
 // Append adds the elements of b after those of a.
 //
-// Like the append of Go it writes into the capacity that a has to spare, so a list that grows by one element a step costs the
-// same each step. That is safe for one line of states, each made from the one before: elements that an older state shows are
-// never overwritten, and the capacity behind them belongs to the line. To continue a state a second time (a preview, a fork,
-// another run from the same value), first clip it with a [Clipper] or slices.Clip; package graph does so. A Clipper does not
-// reach slices that lie in maps or behind pointers and interfaces: use slices.Concat for those.
+// Like the append of Go it writes into the capacity that a has to spare, so a list that grows by
+// one element a step costs the same each step. That is safe for one line of states, each made from
+// the one before: elements that an older state shows are never overwritten, and the capacity behind
+// them belongs to the line. To continue a state a second time (a preview, a fork, another run from
+// the same value), first clip it with a [Clipper] or slices.Clip; package graph does so. A Clipper
+// does not reach slices that lie in maps or behind pointers and interfaces: use slices.Concat for
+// those.
 func Append[S ~[]E, E any](a, b S) S { return append(a, b...) }
 
 // Union adds those elements of b that are neither in a nor earlier in b. It writes

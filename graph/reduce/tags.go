@@ -57,13 +57,15 @@ func (e *tagsError) Error() string {
 //	Hint  string         `reduce:"ifset"`      // replace, by a pointer in the update
 //	Draft string                               // replace, by one task a superstep
 //
-// They do what the functions of this package do, spare capacity included. The field of the update has the same type as the
-// state's, and is not written if it is zero. It may also be a pointer to that type, which is not written if nil, or, for
-// append, union, merge=ID and patch=ID, the type of one element. Slices and maps are not written only if nil. If zero or empty
-// must be written, use a pointer. Tags refuses plain fields with and, max or min whose zero would count, and single elements
-// that are numbers or booleans.
+// They do what the functions of this package do, spare capacity included. The field of the update
+// has the same type as the state's, and is not written if it is zero. It may also be a pointer to
+// that type, which is not written if nil, or, for append, union, merge=ID and patch=ID, the type of
+// one element. Slices and maps are not written only if nil. If zero or empty must be written, use a
+// pointer. Tags refuses plain fields with and, max or min whose zero would count, and single
+// elements that are numbers or booleans.
 //
-// A `default:"…"` tag holds the value that [Tagged.Initial] puts into the field: JSON, or for a string the text itself.
+// A `default:"…"` tag holds the value that [Tagged.Initial] puts into the field: JSON, or for a
+// string the text itself.
 //
 // Tags reports every mistake at once, one on a line.
 func Tags[S, U any]() (*Tagged[S, U], error) {
@@ -89,8 +91,9 @@ func (t *Tagged[S, U]) Reduce(state S, update U) S {
 	return state
 }
 
-// Writes returns which fields without a tag an update writes, as a set of bits; 0 is none. Two updates of one superstep that
-// share a bit conflict; [Tagged.Names] returns the fields they conflict on.
+// Writes returns which fields without a tag an update writes, as a set of bits; 0 is none. Two
+// updates of one superstep that share a bit conflict; [Tagged.Names] returns the fields they
+// conflict on.
 func (t *Tagged[S, U]) Writes(update U) uint64 {
 	if len(t.singles) == 0 {
 		return 0
@@ -119,8 +122,8 @@ func (t *Tagged[S, U]) Names(set uint64) []string {
 	return names
 }
 
-// Initial returns a new state with the defaults of the tags, which shares no memory with earlier ones. It fails only if the
-// type of a field refuses a default that it accepted before.
+// Initial returns a new state with the defaults of the tags, which shares no memory with earlier
+// ones. It fails only if the type of a field refuses a default that it accepted before.
 func (t *Tagged[S, U]) Initial() (S, error) {
 	var state S
 	v := reflect.ValueOf(&state).Elem()
@@ -141,8 +144,8 @@ func (d *defaulted) set(state reflect.Value) error {
 	return json.Unmarshal([]byte(d.value), f.Addr().Interface())
 }
 
-// lossy finds the fields that an update did not write but that count as written once it is read back from the log, because
-// their zero value encodes as something.
+// lossy finds the fields that an update did not write but that count as written once it is read
+// back from the log, because their zero value encodes as something.
 func (t *Tagged[S, U]) lossy(name string) (problems []string) {
 	var before, after U
 	data, err := json.Marshal(before)

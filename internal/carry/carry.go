@@ -1,5 +1,5 @@
-// Package carry defines the record that follows a snapshot. Only the writer of a run needs it: the journal writes it and reads
-// it back. Code that rewrites logs reads it too.
+// Package carry defines the record that follows a snapshot. Only the writer of a run needs it: the
+// journal writes it and reads it back. Code that rewrites logs reads it too.
 package carry
 
 import (
@@ -12,8 +12,8 @@ import (
 // Kind is the kind of the record.
 const Kind runlog.Kind = "carried"
 
-// Data holds the effects and questions of scopes outside the tasks of earlier supersteps. It follows a snapshot, so that they
-// are found without reading those supersteps.
+// Data holds the effects and questions of scopes outside the tasks of earlier supersteps. It
+// follows a snapshot, so that they are found without reading those supersteps.
 type Data struct {
 	Scopes []Scope  `json:"scopes"`
 	Ledger *Ledger  `json:"ledger,omitempty"`

@@ -22,16 +22,16 @@ const (
 //go:embed agents/*.md
 var shippedAgents embed.FS
 
-// agents lists the agents that take precedence over others of their name, including those that are switched off in their
-// files.
+// agents lists the agents that take precedence over others of their name, including those that are
+// switched off in their files.
 type agents struct {
 	found[*definition.Definition]
 	files int
 	known []string // tools besides those of this program
 }
 
-// readAgents reads nested folders too, but follows no symbolic link out of the project or the home folder. A broken file is a
-// problem and does not keep other files from being used.
+// readAgents reads nested folders too, but follows no symbolic link out of the project or the home
+// folder. A broken file is a problem and does not keep other files from being used.
 func (c *Catalog) readAgents() *agents {
 	a := &agents{known: c.ToolNames()}
 	c.walk(agentFolder, &a.problems, a.place)
@@ -107,8 +107,9 @@ func (a *agents) add(b []byte, src definition.Source) {
 	}
 }
 
-// find returns the agent of a name among the usable ones, or a *NotFoundError. It also accepts a name as it is written in a
-// file, such as "API Architect", and the names explore, task and code-review of other programs.
+// find returns the agent of a name among the usable ones, or a *NotFoundError. It also accepts a
+// name as it is written in a file, such as "API Architect", and the names explore, task and
+// code-review of other programs.
 func (a *agents) find(name string, may func(*definition.Definition) bool) (*definition.Definition, error) {
 	want := definition.Normal(name)
 	e := &NotFoundError{Kind: "agent", Name: name}
@@ -162,14 +163,14 @@ func otherNames(d *definition.Definition, list []*definition.Definition) []strin
 
 func everyone(*definition.Definition) bool { return true }
 
-// mayUse returns which agents may be used: all but those of the project that the user has not trusted. A file that switches an
-// agent off only restricts, so it is always obeyed.
+// mayUse returns which agents may be used: all but those of the project that the user has not
+// trusted. A file that switches an agent off only restricts, so it is always obeyed.
 func (c *Catalog) mayUse(d *definition.Definition) bool {
 	return d.Disabled || c.agentState(d) == Usable
 }
 
-// Agent returns the agent of a name that may be used: one of the project that is not trusted does not hide another of that
-// name. If there is no other, the error is an *UntrustedError.
+// Agent returns the agent of a name that may be used: one of the project that is not trusted does
+// not hide another of that name. If there is no other, the error is an *UntrustedError.
 func (c *Catalog) Agent(name string) (*definition.Definition, error) {
 	d, err := c.agents().find(name, c.mayUse)
 	if hidden := c.Hidden(name); err != nil && hidden != nil {
@@ -178,7 +179,8 @@ func (c *Catalog) Agent(name string) (*definition.Definition, error) {
 	return d, err
 }
 
-// Hidden returns the project's agent of a name if it is not used because it is not trusted in its current form, or else nil.
+// Hidden returns the project's agent of a name if it is not used because it is not trusted in its
+// current form, or else nil.
 func (c *Catalog) Hidden(name string) *UntrustedError {
 	d, err := c.agents().find(name, everyone)
 	if err != nil || c.mayUse(d) {

@@ -16,8 +16,8 @@ const NoAtomic = "Superstep does not run workflows in TypeScript; write it as a 
 // exported finds the name and the description that a workflow of Atomic exports.
 var exported = regexp.MustCompile("(?m)^export const (name|description)(?:\\s*:\\s*string)?\\s*=\\s*[\"'`]([^\"'`]+)[\"'`]")
 
-// Atomic lists the workflows of Atomic. They are programs for another engine and cannot run here. A workflow is left out if
-// there is a usable recipe of its name.
+// Atomic lists the workflows of Atomic. They are programs for another engine and cannot run here. A
+// workflow is left out if there is a usable recipe of its name.
 func (c *Catalog) Atomic() []Item {
 	var out []Item
 	for _, e := range c.foreign() {

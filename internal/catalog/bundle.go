@@ -23,8 +23,9 @@ type Bundle struct {
 	Digest string // of all of it
 }
 
-// gather collects a recipe and all recipes that it uses. Find returns the recipe of a name, nil if the name is not a recipe,
-// or an error. The error of gather joins all errors of find, with the places of the calls, and *circleError.
+// gather collects a recipe and all recipes that it uses. Find returns the recipe of a name, nil if
+// the name is not a recipe, or an error. The error of gather joins all errors of find, with the
+// places of the calls, and *circleError.
 func gather(main *recipe.Recipe, find func(name string) (*recipe.Recipe, error)) (*Bundle, error) {
 	g := &gathering{find: find, b: &Bundle{Main: main, Names: map[string]*recipe.Recipe{}}, state: map[string]int{}}
 	g.visit(main)
@@ -73,8 +74,8 @@ func (g *gathering) visit(r *recipe.Recipe) {
 	g.state[r.Name] = done
 }
 
-// called returns the recipe that a step calls by a name. Within a bundle the name of the main recipe always means that recipe,
-// wherever its file is.
+// called returns the recipe that a step calls by a name. Within a bundle the name of the main
+// recipe always means that recipe, wherever its file is.
 func (g *gathering) called(name string) (*recipe.Recipe, error) {
 	if name == g.b.Main.Name {
 		return g.b.Main, nil

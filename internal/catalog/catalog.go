@@ -203,8 +203,8 @@ func (c *Catalog) Walks() map[string]int {
 	return maps.Clone(c.walks)
 }
 
-// Problems returns what cannot be used and what is odd, in the order in which it is looked at: tools, agents, skills and
-// workflows.
+// Problems returns what cannot be used and what is odd, in the order in which it is looked at:
+// tools, agents, skills and workflows.
 func (c *Catalog) Problems() []Problem {
 	r := c.recipes()
 	out := slices.Concat(c.ToolProblems(), c.agents().problems, c.skills().problems, c.RecipeFolders())

@@ -21,8 +21,8 @@ const (
 	longestDigest = 8 << 20 // of longer files the beginning, and when they changed
 )
 
-// file returns a file of the project in the form that is stored for comparison: with its content if that is text and not too
-// long. It reports false if there is no such file in the project.
+// file returns a file of the project in the form that is stored for comparison: with its content if
+// that is text and not too long. It reports false if there is no such file in the project.
 func (c *Catalog) file(path string) (trust.File, bool) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil || !within(c.folder, real) {
@@ -71,8 +71,8 @@ func (c *Catalog) files(paths ...string) []trust.File {
 	return out
 }
 
-// single returns the content of an item that is one file with a digest. If the file has changed since, the content is not
-// stored: what is shown must be what is trusted.
+// single returns the content of an item that is one file with a digest. If the file has changed
+// since, the content is not stored: what is shown must be what is trusted.
 func (c *Catalog) single(path, digest string) func() []trust.File {
 	return func() []trust.File {
 		f, ok := c.file(path)
@@ -92,7 +92,8 @@ func (c *Catalog) scriptFiles(f *script.Found) []trust.File {
 	return c.files(paths...)
 }
 
-// serverFiles returns the description of a server for users, and the files of the project that its command names.
+// serverFiles returns the description of a server for users, and the files of the project that its
+// command names.
 func (c *Catalog) serverFiles(s *mcp.Server) []trust.File {
 	dir := c.folder
 	place := func(text string) string { return strings.ReplaceAll(text, "${workspaceFolder}", c.folder) }

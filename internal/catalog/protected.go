@@ -16,8 +16,8 @@ import (
 
 const readHere = "Superstep reads it as configuration, instructions or code"
 
-// Places returns the absolute paths of the files and folders that are read in a project and in the user's home. A folder ends
-// in a slash.
+// Places returns the absolute paths of the files and folders that are read in a project and in the
+// user's home. A folder ends in a slash.
 func (c *Catalog) Places() (project, user []string) {
 	paths := func(dir, home, config string) []string {
 		var out []string
@@ -42,8 +42,8 @@ func (c *Catalog) Places() (project, user []string) {
 	return project, user
 }
 
-// Protected returns the paths that no tool may write here, besides permit.AlwaysProtected. It is derived from the table of
-// places that are read, so that everything that is read is protected.
+// Protected returns the paths that no tool may write here, besides permit.AlwaysProtected. It is
+// derived from the table of places that are read, so that everything that is read is protected.
 func (c *Catalog) Protected() []permit.Protected { return slices.Clone(c.guarded()) }
 
 func (c *Catalog) protect() []permit.Protected {
@@ -85,8 +85,9 @@ func (c *Catalog) protect() []permit.Protected {
 	return out
 }
 
-// RootMarks returns the names that mark the root of a project: the hidden folders for agents, skills, tools and workflows, and
-// two more. They are protected, so that no tool makes a folder a project.
+// RootMarks returns the names that mark the root of a project: the hidden folders for agents,
+// skills, tools and workflows, and two more. They are protected, so that no tool makes a folder a
+// project.
 func RootMarks() []string {
 	out := []string{".git", ".mcp.json"}
 	for _, p := range places("", string(filepath.Separator), "", "") {
@@ -103,8 +104,8 @@ func within(dir, path string) bool {
 	return dir != "" && err == nil && filepath.IsLocal(rel)
 }
 
-// covering returns the protected patterns for a place in a folder. Hidden folders and files are protected as a whole and at
-// any depth, since any folder may be opened as a project.
+// covering returns the protected patterns for a place in a folder. Hidden folders and files are
+// protected as a whole and at any depth, since any folder may be opened as a project.
 func covering(dir, place string) string {
 	rel, below := strings.CutPrefix(place, strings.TrimSuffix(filepath.ToSlash(dir), "/")+"/")
 	if !below {

@@ -125,8 +125,8 @@ func (l *recipes) add(e *RecipeFile, err error) {
 	}
 }
 
-// LoadRecipe reads one file, wherever it is. The error tells why it cannot be read; mistakes in its content are among the
-// Problems of the entry.
+// LoadRecipe reads one file, wherever it is. The error tells why it cannot be read; mistakes in its
+// content are among the Problems of the entry.
 func LoadRecipe(file, shown string) (*RecipeFile, error) {
 	abs, err := filepath.Abs(file)
 	if err != nil {

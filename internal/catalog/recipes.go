@@ -42,8 +42,8 @@ type recipes struct {
 //go:embed recipes/*.yaml
 var shippedRecipes embed.FS
 
-// readRecipes reads all recipes. An invalid file is an entry too: under the name of its file it takes precedence over lower
-// scopes, so that nothing else is used in its place.
+// readRecipes reads all recipes. An invalid file is an entry too: under the name of its file it
+// takes precedence over lower scopes, so that nothing else is used in its place.
 func (c *Catalog) readRecipes() *recipes {
 	l := &recipes{names: map[string][]*RecipeFile{}, aliases: map[string][]*RecipeFile{}, taken: slices.Concat(c.opt.Taken, c.opt.Workflows)}
 	for _, p := range places(recipeFolder, c.folder, c.opt.Home, c.opt.ConfigHome) {
@@ -106,7 +106,8 @@ func (l *recipes) twice(name string, files []*RecipeFile) {
 	}
 }
 
-// alias determines what aliases stand for: a recipe of the nearest scope that has the alias. An alias never hides a name.
+// alias determines what aliases stand for: a recipe of the nearest scope that has the alias. An
+// alias never hides a name.
 func (l *recipes) alias() {
 	for _, e := range l.effective() {
 		if e.Recipe == nil {
@@ -150,14 +151,15 @@ func namesOf(entries []*RecipeFile) []string {
 	return out
 }
 
-// effective returns, by name, the files that no other takes precedence over, usable or not. If several tie, it returns all of
-// them.
+// effective returns, by name, the files that no other takes precedence over, usable or not. If
+// several tie, it returns all of them.
 func (l *recipes) effective() []*RecipeFile {
 	var out []*RecipeFile
 	for _, g := range l.names {
 		out = append(out, g...)
 	}
-	// If another recipe of the same scope has the name of this file, nothing finds this one, but it is still shown.
+	// If another recipe of the same scope has the name of this file, nothing finds this one, but it
+	// is still shown.
 	for _, e := range l.entries {
 		if e.Recipe == nil && !slices.Contains(out, e) && l.names[e.Name][0].Scope == e.Scope {
 			out = append(out, e)
@@ -183,8 +185,8 @@ func (l *recipes) also(e *RecipeFile) []string {
 	return out
 }
 
-// find returns the recipe of a name or an alias. The error is a *NotFoundError, an *InvalidError or an *ambiguousError; with
-// an *InvalidError, the entry is returned too.
+// find returns the recipe of a name or an alias. The error is a *NotFoundError, an *InvalidError or
+// an *ambiguousError; with an *InvalidError, the entry is returned too.
 func (l *recipes) find(name string) (*RecipeFile, error) {
 	if g, ok := l.names[name]; ok {
 		switch e := g[0]; {
@@ -236,14 +238,16 @@ func recipeProblems(list recipe.Problems) []Problem {
 	return out
 }
 
-// Workflows lists all recipes by name, including those that cannot or may not be used, but no drafts.
+// Workflows lists all recipes by name, including those that cannot or may not be used, but no
+// drafts.
 func (c *Catalog) Workflows() []Item { return c.recipeItems(c.recipes().effective()) }
 
 // Drafts lists the recipes that wait for approval, those of the project first. They are not
 // found by name.
 func (c *Catalog) Drafts() []Item { return c.recipeItems(c.recipes().drafts) }
 
-// Recipes returns the files of Workflows and Drafts, including those that others take precedence over.
+// Recipes returns the files of Workflows and Drafts, including those that others take precedence
+// over.
 func (c *Catalog) Recipes() []*RecipeFile {
 	return slices.Concat(c.recipes().entries, c.recipes().drafts)
 }
@@ -284,8 +288,8 @@ func (c *Catalog) recipeState(e *RecipeFile) State {
 	return c.state(e.Scope, trust.Workflow, e.Name, e.Path)
 }
 
-// Look returns the recipe of a name or an alias, whether it may be used or not, and how it is listed. With an *InvalidError
-// the file is returned too. Drafts are not searched; see Draft.
+// Look returns the recipe of a name or an alias, whether it may be used or not, and how it is
+// listed. With an *InvalidError the file is returned too. Drafts are not searched; see Draft.
 func (c *Catalog) Look(name string) (*RecipeFile, Item, error) {
 	e, err := c.recipes().find(name)
 	if e == nil {
@@ -342,8 +346,8 @@ func (c *Catalog) BundleOf(r *recipe.Recipe) (*Bundle, error) {
 	})
 }
 
-// Bundles returns all recipes that may be used, each with all that it uses, and the reasons why the others may not, both by
-// name.
+// Bundles returns all recipes that may be used, each with all that it uses, and the reasons why the
+// others may not, both by name.
 func (c *Catalog) Bundles() ([]*Bundle, map[string]error) {
 	var out []*Bundle
 	failed := map[string]error{}

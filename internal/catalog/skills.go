@@ -14,8 +14,9 @@ import (
 
 const maxSkills = 2000 // in all folders
 
-// readSkills reads nested folders too, until one is a skill. A broken skill is a problem and does not keep others from being
-// used. A mere breach of the format is a warning; skill.Validate is stricter.
+// readSkills reads nested folders too, until one is a skill. A broken skill is a problem and does
+// not keep others from being used. A mere breach of the format is a warning; skill.Validate is
+// stricter.
 func (c *Catalog) readSkills() *found[*skill.Skill] {
 	s := &found[*skill.Skill]{}
 	n := 0
@@ -88,8 +89,8 @@ func (c *Catalog) Skill(name string) (*skill.Skill, string, Item, error) {
 	return s, text, c.skillItem(s), err
 }
 
-// UsableSkills returns the skills that an agent may read: those of the names given, or all if there are none. One of the
-// project that is not trusted does not hide another of that name.
+// UsableSkills returns the skills that an agent may read: those of the names given, or all if there
+// are none. One of the project that is not trusted does not hide another of that name.
 func (c *Catalog) UsableSkills(names ...string) skill.Set {
 	var out skill.Set
 	for _, s := range c.skills().all {

@@ -72,7 +72,8 @@ func (c *Catalog) readServers() *servers {
 	return s
 }
 
-// ToolNames returns the names of the tools in files and of servers, as far as they are known before anything runs.
+// ToolNames returns the names of the tools in files and of servers, as far as they are known before
+// anything runs.
 func (c *Catalog) ToolNames() []string {
 	var names []string
 	for _, f := range c.scripts().list {
@@ -95,8 +96,8 @@ func (c *Catalog) Scripts() []script.Found {
 	return out
 }
 
-// Servers returns the MCP servers that may be used: one of the project that nobody trusted does not hide one of the
-// user's.
+// Servers returns the MCP servers that may be used: one of the project that nobody trusted does not
+// hide one of the user's.
 func (c *Catalog) Servers() []*mcp.Server {
 	var out []*mcp.Server
 	for _, s := range slices.Concat(c.servers().list, c.servers().own) {
@@ -118,8 +119,8 @@ func (c *Catalog) scriptState(f *script.Found) State {
 	return c.state(f.Scope.Name, trust.Tool, ScriptName(f), f.Path)
 }
 
-// serverState returns the state of a server. It is Changed also if the server offers other tools than were trusted; unchanged
-// tools still work then.
+// serverState returns the state of a server. It is Changed also if the server offers other tools
+// than were trusted; unchanged tools still work then.
 func (c *Catalog) serverState(s *mcp.Server) State {
 	state := c.serverTrust(s)
 	name := ListName(s.Name)
@@ -133,8 +134,8 @@ func (c *Catalog) serverState(s *mcp.Server) State {
 	return state
 }
 
-// Tools lists the tools in files and the servers, those of the user first: a module is one item, and so is an MCP server.
-// Check returns the problems of a file that may be used.
+// Tools lists the tools in files and the servers, those of the user first: a module is one item,
+// and so is an MCP server. Check returns the problems of a file that may be used.
 func (c *Catalog) Tools(check func(script.Found) []script.Problem) []Item {
 	var out []Item
 	byName := map[string]int{}

@@ -19,9 +19,10 @@ import (
 // judged lists the kinds of items that can be trusted, in the order of listings.
 var judged = []trust.Kind{trust.Config, trust.Tool, trust.MCP, trust.Agent, trust.Skill, trust.Workflow, trust.MCPTools}
 
-// Items returns the items of the project that can be trusted, of all or of some kinds, with what the user should see of each.
-// They include the tool lists of MCP servers, even of the user's own, if the last connection saw another list than the trusted
-// one. Trusting such an item accepts exactly the list that was seen.
+// Items returns the items of the project that can be trusted, of all or of some kinds, with what
+// the user should see of each. They include the tool lists of MCP servers, even of the user's own,
+// if the last connection saw another list than the trusted one. Trusting such an item accepts
+// exactly the list that was seen.
 func (c *Catalog) Items(kinds ...trust.Kind) []trust.Status {
 	var out []trust.Status
 	for _, k := range judged {
@@ -44,8 +45,9 @@ func (c *Catalog) Trust(items []trust.Item) error {
 	return c.opt.Trust.Trust(c.folder, items)
 }
 
-// Revoke takes back trust in the named items, or in the whole project if no names are given. The trusted tool lists of the
-// user's own MCP servers are kept: without them, the next list of such a server would be trusted, whatever it is.
+// Revoke takes back trust in the named items, or in the whole project if no names are given. The
+// trusted tool lists of the user's own MCP servers are kept: without them, the next list of such a
+// server would be trusted, whatever it is.
 func (c *Catalog) Revoke(names ...string) error {
 	if c.folder == "" || c.opt.Trust == nil {
 		return errors.New("there is no project here")
@@ -90,7 +92,8 @@ func (c *Catalog) forget() {
 	c.mu.Unlock()
 }
 
-// judge reports for each item of a kind whether it may be used. If that cannot be determined, none may be used.
+// judge reports for each item of a kind whether it may be used. If that cannot be determined, none
+// may be used.
 func (c *Catalog) judge(kind trust.Kind) []trust.Status {
 	if c.folder == "" || c.opt.Trust == nil {
 		return nil
@@ -133,7 +136,8 @@ func (c *Catalog) judge(kind trust.Kind) []trust.Status {
 	return list
 }
 
-// collect lists the project's items of a kind that can be trusted, and how to read the content of each.
+// collect lists the project's items of a kind that can be trusted, and how to read the content of
+// each.
 func (c *Catalog) collect(kind trust.Kind, add func(i trust.Item, content func() []trust.File)) {
 	item := func(name, path, digest, detail string) trust.Item {
 		return trust.Item{Kind: kind, Name: name, Path: c.rel(path), Digest: digest, Detail: detail}
@@ -206,8 +210,8 @@ func (c *Catalog) SettingsState() State {
 // ListName returns the name under which the tool list of a server is recorded.
 func ListName(server string) string { return server + " tools" }
 
-// forgetLists drops the recorded tool lists of servers that are about to be trusted, unless such a list is trusted at the same
-// time.
+// forgetLists drops the recorded tool lists of servers that are about to be trusted, unless such a
+// list is trusted at the same time.
 func (c *Catalog) forgetLists(items []trust.Item) error {
 	var lists, names []string
 	for _, i := range items {

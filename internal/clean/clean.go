@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s without what could drive a terminal or deceive a reader: escape sequences, control characters other than
-// newline and tab, and characters that change the direction of text, have no width or are for machines only. Other ends of
-// lines become newlines. Invalid UTF-8 becomes U+FFFD. It takes time in proportion to the length of s, and returns clean text
-// as it is.
+// Text returns s without what could drive a terminal or deceive a reader: escape sequences, control
+// characters other than newline and tab, and characters that change the direction of text, have no
+// width or are for machines only. Other ends of lines become newlines. Invalid UTF-8 becomes
+// U+FFFD. It takes time in proportion to the length of s, and returns clean text as it is.
 func Text(s string) string {
 	i := firstUnclean(s)
 	if i == len(s) {
@@ -119,7 +119,8 @@ func Quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// Place formats a position in a file for users: file, file:line or file:line:col. A zero line or column is left out.
+// Place formats a position in a file for users: file, file:line or file:line:col. A zero line or
+// column is left out.
 func Place(file string, line, col int) string {
 	switch file = Text(file); {
 	case line == 0:

@@ -11,7 +11,8 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// adopt creates a run that starts with the results of the steps that have not changed since an older run.
+// adopt creates a run that starts with the results of the steps that have not changed since an
+// older run.
 func (m *machine) adopt(inputs, now json.RawMessage, old *workflow.Past) (*graph.Forked, error) {
 	c, err := m.compare(inputs, now, old)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// results holds the results of the finished steps of a block. Older states share the list, since each step has its own state,
-// into which only the results it reads are folded.
+// results holds the results of the finished steps of a block. Older states share the list, since
+// each step has its own state, into which only the results it reads are folded.
 type results struct{ last *ended }
 
 type ended struct {
@@ -29,7 +29,8 @@ type update struct {
 	recipe.Result
 }
 
-// edited creates an update from a user's replacement for the result of a step: its output, or a result in its recorded form.
+// edited creates an update from a user's replacement for the result of a step: its output, or a
+// result in its recorded form.
 func edited(step string, raw json.RawMessage) (json.RawMessage, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
@@ -79,7 +80,8 @@ func (s *results) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// surroundings holds what a block inside a container sees of the enclosing blocks. It is nil at the top level.
+// surroundings holds what a block inside a container sees of the enclosing blocks. It is nil at the
+// top level.
 type surroundings struct {
 	step func(id string) (*recipe.Result, bool)
 	vars map[string]any
@@ -125,8 +127,8 @@ func (p *play) sees(s results, around *surroundings) *recipe.Scope {
 	return sc
 }
 
-// many is the largest number of parallel tasks of one graph. A run is bounded by its slots instead, which the tasks of all its
-// graphs share.
+// many is the largest number of parallel tasks of one graph. A run is bounded by its slots instead,
+// which the tasks of all its graphs share.
 const many = 1 << 20
 
 // widen sets how many tasks of a graph may be running at once; 0 is any number.
@@ -174,8 +176,9 @@ type ending struct {
 	steps   int      // of a block that was run now
 }
 
-// whole runs the single block of a step within the step's own task. Another attempt repeats only the failed steps and those
-// that depend on them, or all steps if the attempt before was interrupted.
+// whole runs the single block of a step within the step's own task. Another attempt repeats only
+// the failed steps and those that depend on them, or all steps if the attempt before was
+// interrupted.
 func (w *work) whole(ctx context.Context, p *play, name string, b *recipe.Block, around *surroundings, width int) (final ending, err error) {
 	if r := w.step.Retry; r == nil || r.Attempts < 2 {
 		return p.execute(ctx, name, b, around, w.nested(w.task, width))
@@ -207,7 +210,8 @@ func (w *work) whole(ctx context.Context, p *play, name string, b *recipe.Block,
 	})
 }
 
-// keeps returns the results of the steps that need not be repeated: they and everything they depend on have succeeded.
+// keeps returns the results of the steps that need not be repeated: they and everything they depend
+// on have succeeded.
 func (e *ending) keeps(b *recipe.Block) map[*recipe.Step]*update {
 	steps, again := map[string]*recipe.Step{}, map[string]bool{}
 	for _, s := range b.Steps {
@@ -329,7 +333,8 @@ func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, up
 	return n
 }
 
-// reads returns the steps whose results a step sees. If there are none it returns an empty slice, since nil would mean all.
+// reads returns the steps whose results a step sees. If there are none it returns an empty slice,
+// since nil would mean all.
 func reads(s *recipe.Step) []string { return append([]string{}, s.Reads...) }
 
 // draw compiles the recipe once. It computes the shapes of all nested blocks, the innermost first.

@@ -1,9 +1,10 @@
 // Package compile turns recipes into workflows and runs them.
 //
-// A block of steps becomes a graph: a step is a node that reads the results of the steps it names, so that it starts the
-// moment these are final, and every result is durable at once. Containers run their own graphs inside their task. A run pins
-// its definition (the text of its recipe and of all recipes that it uses, and the digests of agents and tools), so that later
-// changes do not affect it.
+// A block of steps becomes a graph: a step is a node that reads the results of the steps it names,
+// so that it starts the moment these are final, and every result is durable at once. Containers run
+// their own graphs inside their task. A run pins its definition (the text of its recipe and of all
+// recipes that it uses, and the digests of agents and tools), so that later changes do not affect
+// it.
 package compile
 
 import (
@@ -47,14 +48,15 @@ func (b *Bundle) find(name string) *recipe.Recipe {
 
 func (b *Bundle) all() []*recipe.Recipe { return append([]*recipe.Recipe{b.Main}, b.Uses...) }
 
-// A Setting is where a run works and what it may do there. The run stores it. For an imported run only the Parts of the stored
-// setting are used, for comparison.
+// A Setting is where a run works and what it may do there. The run stores it. For an imported run
+// only the Parts of the stored setting are used, for comparison.
 type Setting struct {
 	Dir   string   `json:"dir,omitempty"`    // the folder to work in, absolute
 	Model string   `json:"model,omitempty"`  // of all agents, whatever the recipe says; "" for those it names
 	Rules []string `json:"rules,omitempty"`  // what agents may do, such as "deny read_file(secret/**)"
 	OnAsk string   `json:"on_ask,omitempty"` // what becomes of calls that need leave where nobody can be asked
-	// Parts are the digests of the run's agents and tools, by the names users know. A run is not resumed with other parts.
+	// Parts are the digests of the run's agents and tools, by the names users know. A run is not
+	// resumed with other parts.
 	Parts map[string]string `json:"parts,omitempty"`
 }
 
@@ -96,10 +98,12 @@ func modelOf(r *recipe.Recipe, s *recipe.Step) string {
 
 // A Crew holds the agents and tools that were started for the steps of a run.
 type Crew struct {
-	// Agent creates the agent of a name with a model; for "", the agent's own. It is called from several goroutines.
+	// Agent creates the agent of a name with a model; for "", the agent's own. It is called from
+	// several goroutines.
 	Agent func(name, model string) (*agent.Agent, error)
 	Tools *tool.Set // for tool steps, whose Guard decides on calls; nil for none
-	// Unknown returns the error for an unknown tool, with what to do about it. If nil, the error only says that there is none.
+	// Unknown returns the error for an unknown tool, with what to do about it. If nil, the error
+	// only says that there is none.
 	Unknown func(name string) string
 	Parts   map[string]string // see Setting, as they are now
 	Close   func() error      // ends what was started; nil for nothing
@@ -114,10 +118,11 @@ type Options struct {
 	Lazy bool
 	// Compiled counts the recipes that were compiled; nil for nobody.
 	Compiled *atomic.Int64
-	// Prepare checks whether a run with these needs is possible, and completes its setting. It starts nothing. If nil, the
-	// setting stays as it is.
+	// Prepare checks whether a run with these needs is possible, and completes its setting. It
+	// starts nothing. If nil, the setting stays as it is.
 	Prepare func(n *Needs, s *Setting) error
-	// Open returns the crew for a run that starts or is resumed. It is called only if the run needs anything.
+	// Open returns the crew for a run that starts or is resumed. It is called only if the run needs
+	// anything.
 	Open func(ctx context.Context, n *Needs, s *Setting) (*Crew, error)
 }
 

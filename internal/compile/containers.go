@@ -17,8 +17,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// amount is the recorded result of a part of a step: of a branch, a round, an agent or another workflow. All share one type,
-// since the graph code is compiled anew for every type.
+// amount is the recorded result of a part of a step: of a branch, a round, an agent or another
+// workflow. All share one type, since the graph code is compiled anew for every type.
 type amount struct {
 	Output  json.RawMessage `json:"output,omitempty"`
 	Skipped []string        `json:"skipped,omitempty"` // see graph.RunOptions
@@ -48,7 +48,8 @@ func (w *work) parallel(ctx context.Context) (g given, err error) {
 	return g, err
 }
 
-// fails wraps an error of a block inside a step. If the failed step is set to fail the run, so does the error.
+// fails wraps an error of a block inside a step. If the failed step is set to fail the run, so does
+// the error.
 func (w *work) fails(ctx context.Context, err error) error {
 	var tasks *pregel.TasksError
 	if errors.As(err, &tasks) && ctx.Err() == nil && !journal.Waits(err) {
@@ -205,7 +206,8 @@ func (w *work) round(ctx context.Context, n int, attempt *int, around *surroundi
 	return r, r.Holds, err
 }
 
-// agents returns the least number of agents that a block runs, provided that nothing in it fails or is skipped.
+// agents returns the least number of agents that a block runs, provided that nothing in it fails or
+// is skipped.
 func agents(b *Bundle, block *recipe.Block, depth int) int {
 	n := 0
 	if depth > maxNesting {

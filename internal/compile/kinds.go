@@ -58,8 +58,8 @@ func (w *work) agent(ctx context.Context, prompt string) (g given, err error) {
 	return given{output: out.Output}, err
 }
 
-// wrapper is the field in which an agent returns a value that is not an object, since providers accept only schemas of
-// objects.
+// wrapper is the field in which an agent returns a value that is not an object, since providers
+// accept only schemas of objects.
 const wrapper = "result"
 
 // answering returns the schema for the answer of an agent.
@@ -119,8 +119,8 @@ func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err err
 	return g, err
 }
 
-// one returns a set with the tool of the step. If only the tool declares its output schema, that is recorded, so that a replay
-// does not need the tool.
+// one returns a set with the tool of the step. If only the tool declares its output schema, that is
+// recorded, so that a replay does not need the tool.
 func (w *work) one(ctx context.Context) (*tool.Set, error) {
 	s, scope, key := w.step, w.task.Scope(), strings.TrimPrefix(w.try()+"/tool", "/")
 	made := &tool.Tool{Name: s.Tool.Name, Input: &jsonschema.Schema{Type: "object"}, Whole: true}
@@ -161,8 +161,8 @@ func (w *work) declare(ctx context.Context, key string, t *tool.Tool) error {
 	return err
 }
 
-// try returns the key of the call in this attempt. Failed calls are in the log, so another attempt is a new call. A call whose
-// outcome is unknown is resumed according to its effect.
+// try returns the key of the call in this attempt. Failed calls are in the log, so another attempt
+// is a new call. A call whose outcome is unknown is resumed according to its effect.
 func (w *work) try() string {
 	key := func(n int) string {
 		if n == 1 {
@@ -191,8 +191,8 @@ type kitKey struct {
 	effect tool.Effect
 }
 
-// tool returns a set with one tool, whose result is not truncated and whose effect is at least as strict as the recipe
-// demands.
+// tool returns a set with one tool, whose result is not truncated and whose effect is at least as
+// strict as the recipe demands.
 func (k *kit) tool(all *tool.Set, name string, effect tool.Effect) (*tool.Set, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -217,7 +217,8 @@ func (k *kit) tool(all *tool.Set, name string, effect tool.Effect) (*tool.Set, e
 	return set, nil
 }
 
-// stricter returns the stricter of two effects: a recipe cannot weaken the effect that a tool declares.
+// stricter returns the stricter of two effects: a recipe cannot weaken the effect that a tool
+// declares.
 func stricter(declared, said tool.Effect) tool.Effect {
 	rank := map[tool.Effect]int{tool.Pure: 1, tool.Idempotent: 2, tool.Once: 3}
 	if declared == "" {
@@ -350,8 +351,8 @@ func (w *work) pass(ctx context.Context, j *job) error {
 	}
 }
 
-// gate returns the question of a gate: a full description of what is about to happen, and a form for the answer. Wrong is why
-// the last answer was refused.
+// gate returns the question of a gate: a full description of what is about to happen, and a form
+// for the answer. Wrong is why the last answer was refused.
 func (w *work) gate(j *job, wrong string) (*runlog.Question, error) {
 	s := w.step
 	var b strings.Builder

@@ -11,7 +11,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
-// slots are the places for running steps in a recipe and in the recipes that call it, the innermost first.
+// slots are the places for running steps in a recipe and in the recipes that call it, the innermost
+// first.
 type slots []*semaphore.Weighted
 
 func newSlot(width int) *semaphore.Weighted {
@@ -21,8 +22,8 @@ func newSlot(width int) *semaphore.Weighted {
 	return semaphore.NewWeighted(int64(width))
 }
 
-// take waits for a place, in the order of arrival, and returns the function that frees it. Once a run is told to stop, it
-// gives out no more places.
+// take waits for a place, in the order of arrival, and returns the function that frees it. Once a
+// run is told to stop, it gives out no more places.
 func (s slots) take(ctx context.Context, t *graph.Task) (leave func(), err error) {
 	leave = func() {}
 	err = t.Scope().Afresh(func() (err error) { leave, err = s.enter(ctx, t); return err })

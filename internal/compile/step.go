@@ -25,7 +25,8 @@ const (
 	eventDegraded   = "degraded"    // it has less to give than was wanted; see noteData
 )
 
-// The live-only events of a step that waits for a place. Its execution time is counted from when it has a place.
+// The live-only events of a step that waits for a place. Its execution time is counted from when it
+// has a place.
 const (
 	eventQueued = "task.queued"
 	eventWorks  = "task.works"
@@ -88,7 +89,8 @@ func (w *work) do(ctx context.Context) (update, error) {
 	return u, nil
 }
 
-// verdict returns an error in the form for the graph: an error of the run is not treated as a failure of the step.
+// verdict returns an error in the form for the graph: an error of the run is not treated as a
+// failure of the step.
 func (w *work) verdict(ctx context.Context, err error) error {
 	if journal.Waits(err) || ctx.Err() != nil || !agent.OfRun(err) {
 		return err
@@ -130,7 +132,8 @@ func (w *work) skipped() (why string, skips bool, err error) {
 	return "", false, nil
 }
 
-// nothing reports whether everything that the step depends on was skipped and its condition reads none of it.
+// nothing reports whether everything that the step depends on was skipped and its condition reads
+// none of it.
 func (w *work) nothing() bool {
 	for _, id := range w.step.DependsOn {
 		if r, ok := w.state.find(id); !ok || r.Status != recipe.Skipped {
@@ -166,7 +169,8 @@ func (w *work) failed(err error) update {
 	return u
 }
 
-// give executes the step once a user has approved it and a place is free, and within its time limit.
+// give executes the step once a user has approved it and a place is free, and within its time
+// limit.
 func (w *work) give(ctx context.Context) (g given, err error) {
 	s := w.step
 	job, err := w.prepare()
@@ -285,8 +289,8 @@ func object(v *recipe.Value, sc *recipe.Scope) (json.RawMessage, error) {
 // seen returns the state that tools receive.
 func (w *work) seen() (json.RawMessage, error) { return json.Marshal(w.state) }
 
-// data converts the result of a tool into an output that fits a schema: its JSON value, or else the text itself, or its lines
-// if a list is wanted. A nil schema wants a text.
+// data converts the result of a tool into an output that fits a schema: its JSON value, or else the
+// text itself, or its lines if a list is wanted. A nil schema wants a text.
 func data(s string, wanted *jsonschema.Schema) (json.RawMessage, error) {
 	said, err := json.Marshal(s)
 	if wanted == nil || err != nil {
@@ -334,8 +338,8 @@ func (w *work) remains(g *given, paths []string) {
 	g.degraded, g.failed = "inside of it failed: "+strings.Join(names, ", ")+rest, true
 }
 
-// part returns the name of a part of the step, and its attempt: the first one, from the given attempt on, in which the whole
-// part succeeded, or else the current one.
+// part returns the name of a part of the step, and its attempt: the first one, from the given
+// attempt on, in which the whole part succeeded, or else the current one.
 func (w *work) part(kind, name string, from int) (string, int) {
 	for n := max(from, 1); ; n++ {
 		at := name

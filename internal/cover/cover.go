@@ -1,5 +1,6 @@
-// Package cover determines which files of a project a command could load when it runs: the files that it names, the files in
-// their folders, and those that programs load from their working folder.
+// Package cover determines which files of a project a command could load when it runs: the files
+// that it names, the files in their folders, and those that programs load from their working
+// folder.
 package cover
 
 import (
@@ -71,7 +72,8 @@ func (c *Cover) relative(path string) (string, bool) {
 	return filepath.ToSlash(rel), true
 }
 
-// Command covers the files that the words of a command may name in a folder. Works covers its working folder.
+// Command covers the files that the words of a command may name in a folder. Works covers its
+// working folder.
 func (c *Cover) Command(dir string, argv []string) error {
 	if len(argv) == 0 {
 		return nil
@@ -120,8 +122,8 @@ func (c *Cover) Command(dir string, argv []string) error {
 	return nil
 }
 
-// fetched covers the files of a folder that decide which package a command runs by name, and the package itself if it is
-// installed there.
+// fetched covers the files of a folder that decide which package a command runs by name, and the
+// package itself if it is installed there.
 func (c *Cover) fetched(dir string, argv []string) error {
 	for _, name := range []string{"package.json", ".npmrc", "package-lock.json", "yarn.lock", ".yarnrc.yml", "pnpm-lock.yaml", "bunfig.toml",
 		"bun.lock", "uv.toml", "pyproject.toml"} {
@@ -153,8 +155,8 @@ func (c *Cover) fetched(dir string, argv []string) error {
 	return nil
 }
 
-// candidates returns the texts in a word that may name a file: all of it, what comes after "=" or after
-// the letter of an option, and the words of a text for a shell.
+// candidates returns the texts in a word that may name a file: all of it, what comes after "=" or
+// after the letter of an option, and the words of a text for a shell.
 func candidates(word string) []string {
 	out := []string{word}
 	if _, value, ok := strings.Cut(word, "="); ok {
@@ -169,7 +171,8 @@ func candidates(word string) []string {
 	return out
 }
 
-// place resolves a text as a path from a folder. It returns the real path if that is inside the project.
+// place resolves a text as a path from a folder. It returns the real path if that is inside the
+// project.
 func (c *Cover) place(dir, text string) (path, real string, ok bool) {
 	text = strings.TrimPrefix(text, "file://")
 	if text == "" || len(text) > 4096 || strings.ContainsRune(text, 0) {
@@ -187,7 +190,8 @@ func (c *Cover) place(dir, text string) (path, real string, ok bool) {
 	return path, real, ok
 }
 
-// File covers a named file, if it exists, and its folder. A link may load files beside itself and files beside its target.
+// File covers a named file, if it exists, and its folder. A link may load files beside itself and
+// files beside its target.
 func (c *Cover) File(dir, text, family string) error {
 	path, real, ok := c.place(dir, text)
 	if path == "" {
@@ -225,8 +229,8 @@ func (c *Cover) Folder(dir, text, family string) error {
 	return c.around(real, family)
 }
 
-// around covers a whole folder, or, for the project folder, only its code and executables: other files there change with every
-// day's work.
+// around covers a whole folder, or, for the project folder, only its code and executables: other
+// files there change with every day's work.
 func (c *Cover) around(dir, family string) error {
 	if dir != c.root {
 		return c.tree(dir, "", nil)
@@ -241,8 +245,8 @@ func (c *Cover) around(dir, family string) error {
 	})
 }
 
-// Works covers the files that a program runs from its working folder, if it is such a program: npm, make, python -m and the
-// like.
+// Works covers the files that a program runs from its working folder, if it is such a program: npm,
+// make, python -m and the like.
 func (c *Cover) Works(cwd string, argv []string) error {
 	upwards, ok := worksIn(argv)
 	if !ok {
@@ -282,7 +286,8 @@ func (c *Cover) Works(cwd string, argv []string) error {
 	return nil
 }
 
-// upwards finds the folder that such a program regards as its project, and covers what its parent folders may add.
+// upwards finds the folder that such a program regards as its project, and covers what its parent
+// folders may add.
 func (c *Cover) upwards(dir string) (string, error) {
 	base := ""
 	for at := dir; ; at = filepath.Dir(at) {

@@ -39,7 +39,8 @@ func code() map[string][]string {
 	}
 }
 
-// familyOf returns the family of a file by its extension: none for data, every if it could be anything.
+// familyOf returns the family of a file by its extension: none for data, every if it could be
+// anything.
 func familyOf(ext string) string {
 	ext = strings.ToLower(ext)
 	for _, family := range []string{"py", "rb", "pl", "php", "lua", "sh"} {
@@ -68,7 +69,8 @@ func extensions(family string) []string {
 	return out
 }
 
-// worksIn reports whether a command runs files from its working folder, and whether it also searches the parent folders.
+// worksIn reports whether a command runs files from its working folder, and whether it also
+// searches the parent folders.
 func worksIn(argv []string) (upwards, ok bool) {
 	words := argv
 	if len(argv) > 0 && slices.Contains([]string{"env", "nice", "nohup", "time", "timeout", "exec", "command", "xargs", "sudo", "setsid",

@@ -1,9 +1,11 @@
-// Package definition parses agents that users have written as Markdown files, for this program and for others, into one form.
+// Package definition parses agents that users have written as Markdown files, for this program and
+// for others, into one form.
 //
-// A file is a YAML header and a text, which is the agent's system prompt. The dialects of Claude Code, opencode, GitHub
-// Copilot and Superstep differ in where the files are, what the fields and the tools are called, and little else. Nothing here
-// runs anything: if a file asks for more than text, such as hooks, the command of a server or permission to use a tool, that
-// is reported, and the host must ask the user.
+// A file is a YAML header and a text, which is the agent's system prompt. The dialects of Claude
+// Code, opencode, GitHub Copilot and Superstep differ in where the files are, what the fields and
+// the tools are called, and little else. Nothing here runs anything: if a file asks for more than
+// text, such as hooks, the command of a server or permission to use a tool, that is reported, and
+// the host must ask the user.
 package definition
 
 import (
@@ -14,7 +16,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// A Definition is an agent as described by a file. It is a value: never change one that a catalog returned.
+// A Definition is an agent as described by a file. It is a value: never change one that a catalog
+// returned.
 type Definition struct {
 	Name        string // [a-z0-9_-]{1,64}
 	Title       string // the name as it is written, if that is another
@@ -23,17 +26,17 @@ type Definition struct {
 	// Model is as it is written: a model, a provider/model, an alias such as sonnet, or inherit.
 	// "" is the model of whoever starts it.
 	Model string
-	// Tools are what it may use, by our names: nil is every tool there is, an empty list is none. A name may end in *, as in
-	// mcp__github__*. It may contain unknown names.
+	// Tools are what it may use, by our names: nil is every tool there is, an empty list is none. A
+	// name may end in *, as in mcp__github__*. It may contain unknown names.
 	Tools []string
 	// Disallowed are tools that it may not use, in the same form. Tools does not hold them.
 	Disallowed []string
-	// Allow, Ask and Deny are rules such as bash(git *), or the name of a tool for all it does. Allow is only a wish: a host
-	// applies it if the user trusts the file. Deny and Ask restrict, so a host always applies them. Deny beats Ask beats
-	// Allow.
+	// Allow, Ask and Deny are rules such as bash(git *), or the name of a tool for all it does.
+	// Allow is only a wish: a host applies it if the user trusts the file. Deny and Ask restrict,
+	// so a host always applies them. Deny beats Ask beats Allow.
 	Allow, Ask, Deny []string
-	// Only are rules that bound the tools they are about: of those tools, a call that none of the rules matches is denied. It
-	// distinguishes "bash only for git" from "bash, with git allowed".
+	// Only are rules that bound the tools they are about: of those tools, a call that none of the
+	// rules matches is denied. It distinguishes "bash only for git" from "bash, with git allowed".
 	Only         []string
 	Agents       []string // those that it may start; nil is every one; a name may end in *
 	NoAgents     []string // those that it may not start, in the same form
@@ -55,7 +58,8 @@ type Definition struct {
 	Source   Source
 	Digest   string // of the file: sha256:hex
 	Warnings []Warning
-	// Overrides are the other definitions of that name, over which this one takes precedence, in their order of precedence.
+	// Overrides are the other definitions of that name, over which this one takes precedence, in
+	// their order of precedence.
 	Overrides []Source
 }
 
@@ -70,7 +74,8 @@ const (
 
 var capabilities = []string{"research", "explore", "synthesize", "write", "search", "read-only", "code-review", "data-analysis"}
 
-// The programs that files are written for. Within a scope, this is the order of precedence among files of the same name.
+// The programs that files are written for. Within a scope, this is the order of precedence among
+// files of the same name.
 const (
 	Superstep = "superstep"
 	Claude    = "claude"
@@ -93,8 +98,8 @@ func (s Source) String() string {
 	return fmt.Sprintf("%s:%d (%s)", clean.Text(s.Path), s.Line, s.Scope)
 }
 
-// A Warning is a tolerated mistake in a file, or the reason why it cannot be used. Line and Col are 0 if it is about the whole
-// file.
+// A Warning is a tolerated mistake in a file, or the reason why it cannot be used. Line and Col are
+// 0 if it is about the whole file.
 type Warning struct {
 	Line, Col int
 	Text      string
@@ -105,7 +110,8 @@ func (d *Definition) Has(capabilities ...string) bool {
 	return !slices.ContainsFunc(capabilities, func(c string) bool { return !slices.Contains(d.Capabilities, c) })
 }
 
-// MayUse reports whether a tool of that name is among those of the agent. Rules may still deny its calls.
+// MayUse reports whether a tool of that name is among those of the agent. Rules may still deny its
+// calls.
 func (d *Definition) MayUse(tool string) bool {
 	if matches(d.Disallowed, tool) {
 		return false
@@ -113,7 +119,8 @@ func (d *Definition) MayUse(tool string) bool {
 	return d.Tools == nil || matches(d.Tools, tool)
 }
 
-// MayStart reports whether this agent may start an agent of that name, provided it may start any. Rules may still deny it.
+// MayStart reports whether this agent may start an agent of that name, provided it may start any.
+// Rules may still deny it.
 func (d *Definition) MayStart(agent string) bool {
 	listed := func(list []string) bool {
 		return matches(list, agent) || slices.ContainsFunc(list, func(name string) bool { return slices.Contains(OtherNames(agent), name) })
@@ -121,8 +128,8 @@ func (d *Definition) MayStart(agent string) bool {
 	return !listed(d.NoAgents) && (d.Agents == nil || listed(d.Agents))
 }
 
-// OtherNames returns the names that other programs use for a built-in agent. An agent whose own name is one of these takes
-// precedence.
+// OtherNames returns the names that other programs use for a built-in agent. An agent whose own
+// name is one of these takes precedence.
 func OtherNames(name string) []string {
 	switch name {
 	case "explorer":
@@ -158,7 +165,8 @@ func agentName(s string) string {
 
 const longestName = 64
 
-// Normal returns a name in normal form: lower case, with hyphens for characters that are not allowed.
+// Normal returns a name in normal form: lower case, with hyphens for characters that are not
+// allowed.
 func Normal(name string) string {
 	var b strings.Builder
 	gap := false

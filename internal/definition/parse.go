@@ -35,10 +35,11 @@ func (r *reader) refuse(line, col int, format string, args ...any) {
 	r.problems = append(r.problems, Warning{line, col, fmt.Sprintf(format, args...)})
 }
 
-// Parse reads a file that somebody has written. Source tells what the file is and where; Parse fills in the line. Known are
-// the tools there are besides those that come with this program. Unknown fields and tools are warnings. What makes a file
-// unusable is a problem, and then there is no definition: the file has no front matter (opencode and Copilot need none), its
-// header is not YAML, it has no usable name or a duplicate key, or its settings about tools cannot be parsed.
+// Parse reads a file that somebody has written. Source tells what the file is and where; Parse
+// fills in the line. Known are the tools there are besides those that come with this program.
+// Unknown fields and tools are warnings. What makes a file unusable is a problem, and then there is
+// no definition: the file has no front matter (opencode and Copilot need none), its header is not
+// YAML, it has no usable name or a duplicate key, or its settings about tools cannot be parsed.
 func Parse(b []byte, source Source, known []string) (*Definition, []Warning) {
 	sum := sha256.Sum256(b)
 	r := &reader{dialect: source.Dialect, known: known}
@@ -76,7 +77,8 @@ func Parse(b []byte, source Source, known []string) (*Definition, []Warning) {
 	return r.def, nil
 }
 
-// needsNone reports whether a file may omit front matter. A file for human readers, such as a README, may not.
+// needsNone reports whether a file may omit front matter. A file for human readers, such as a
+// README, may not.
 func (r *reader) needsNone() bool {
 	base := strings.ToLower(path.Base(filepath.ToSlash(r.def.Source.Path)))
 	return (r.dialect == OpenCode || r.dialect == Copilot) && !strings.HasPrefix(base, "readme")
@@ -203,7 +205,8 @@ func (r *reader) field(f *frontmatter.Field) {
 	}
 }
 
-// switches reads the fields that are on or off, those that only other programs use, and unknown ones.
+// switches reads the fields that are on or off, those that only other programs use, and unknown
+// ones.
 func (r *reader) switches(f *frontmatter.Field) {
 	v := f.Value
 	switch canon(f.Key) {
@@ -272,7 +275,8 @@ func (r *reader) text(f *frontmatter.Field, to *string) {
 	*to = s
 }
 
-// prompt is a field of opencode. It may name a file. The file is not read, since listing agents must not read other files.
+// prompt is a field of opencode. It may name a file. The file is not read, since listing agents
+// must not read other files.
 func (r *reader) prompt(f *frontmatter.Field) {
 	var s string
 	r.text(f, &s)
@@ -386,8 +390,8 @@ func ParseCapability(s string) (string, bool) {
 	return capabilities[i], true
 }
 
-// servers reads which MCP servers an agent uses. A server that is defined in the file itself is not started, and its
-// definition is not stored, since it may contain secrets.
+// servers reads which MCP servers an agent uses. A server that is defined in the file itself is not
+// started, and its definition is not stored, since it may contain secrets.
 func (r *reader) servers(f *frontmatter.Field) {
 	add := func(name string) {
 		if name != "" && !slices.Contains(r.def.MCPServers, name) {

@@ -46,7 +46,8 @@ func (r *reader) tools(f *frontmatter.Field) {
 	}
 }
 
-// only restricts the agent to some tools. A second such list, in another field, restricts it further.
+// only restricts the agent to some tools. A second such list, in another field, restricts it
+// further.
 func (r *reader) only(tools []string) {
 	if !r.listed {
 		r.listed = true
@@ -73,7 +74,8 @@ const (
 	mostPatterns = 200 // of one tool
 )
 
-// toolMap reads opencode's map of tools: tools that it does not name are unchanged, and a later line beats an earlier one.
+// toolMap reads opencode's map of tools: tools that it does not name are unchanged, and a later
+// line beats an earlier one.
 func (r *reader) toolMap(f *frontmatter.Field) {
 	all := true
 	var on, off []string
@@ -208,8 +210,8 @@ const (
 	deny  action = "deny"
 )
 
-// permitting holds the entries of a permission map for one tool. In opencode the last match wins; our rules have no order:
-// deny beats ask beats allow.
+// permitting holds the entries of a permission map for one tool. In opencode the last match wins;
+// our rules have no order: deny beats ask beats allow.
 type permitting struct {
 	base     action // of what no pattern matches, "" if nothing was said
 	patterns []patternAction
@@ -263,7 +265,8 @@ func (r *reader) permission(f *frontmatter.Field) {
 	}
 }
 
-// last returns the line that matches everything in a map of patterns, or the line of the map itself.
+// last returns the line that matches everything in a map of patterns, or the line of the map
+// itself.
 func last(t *frontmatter.Field) *frontmatter.Field {
 	for i := range t.Value.Fields {
 		if t.Value.Fields[i].Key == "*" {
@@ -318,8 +321,9 @@ func (*reader) action(f *frontmatter.Field) (action, bool) {
 	return "", false
 }
 
-// everything applies a permission for all tools, including those of servers and plugins. It returns the action that need not
-// be repeated for each tool. If some tools are exempt from asking, there can be no rule for all.
+// everything applies a permission for all tools, including those of servers and plugins. It returns
+// the action that need not be repeated for each tool. If some tools are exempt from asking, there
+// can be no rule for all.
 func (r *reader) everything(all action, said map[string]*permitting) action {
 	switch all {
 	case allow:
@@ -409,8 +413,8 @@ func (r *reader) starting(s *permitting, lifted bool) {
 	}
 }
 
-// settle makes sure that all rules can be applied. A rule that cannot be expressed here is dropped if it allows. If it asks or
-// denies, it is extended to everything that the tool does.
+// settle makes sure that all rules can be applied. A rule that cannot be expressed here is dropped
+// if it allows. If it asks or denies, it is extended to everything that the tool does.
 func (r *reader) settle() {
 	d := r.def
 	bad := func(rules []string, decision tool.Decision, instead func(name string)) []string {

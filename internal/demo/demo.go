@@ -1,5 +1,5 @@
-// Package demo shows a run of five agents that is killed and resumed. It starts commands of this program with a scripted
-// model, and kills one of them. It writes only below a temporary folder.
+// Package demo shows a run of five agents that is killed and resumed. It starts commands of this
+// program with a scripted model, and kills one of them. It writes only below a temporary folder.
 package demo
 
 import (
@@ -66,7 +66,8 @@ type demo struct {
 	pid   int            // of the process that was killed
 }
 
-// Show starts the run, kills it and resumes it. It returns the folder if it is kept; otherwise it removes everything.
+// Show starts the run, kills it and resumes it. It returns the folder if it is kept; otherwise it
+// removes everything.
 func Show(ctx context.Context, opt *Options) (kept string, err error) {
 	d := &demo{Options: opt, pace: 1, asks: opt.Screen.Asks() && !opt.Fast, pal: opt.Screen.Err}
 	if opt.Fast {
@@ -171,8 +172,8 @@ func (d *demo) wait(ctx context.Context, human time.Duration) error {
 	}
 }
 
-// child runs a command of this binary in the folder of the demo, and kills it midway if asked to. If no user can answer, the
-// answers are passed in advance.
+// child runs a command of this binary in the folder of the demo, and kills it midway if asked to.
+// If no user can answer, the answers are passed in advance.
 func (d *demo) child(ctx context.Context, kill bool, line, answers string) error {
 	exe, err := os.Executable()
 	if err := errors.Join(err, d.wait(ctx, time.Second)); err != nil {
@@ -221,8 +222,8 @@ func (d *demo) child(ctx context.Context, kill bool, line, answers string) error
 	return nil
 }
 
-// environment returns the environment of the commands: they see none of the user's configuration, and write only below the
-// folder.
+// environment returns the environment of the commands: they see none of the user's configuration,
+// and write only below the folder.
 func (d *demo) environment(hold bool) []string {
 	env := slices.DeleteFunc(slices.Clone(d.Host.Environ), func(v string) bool { return strings.HasPrefix(v, "SUPERSTEP_") })
 	for _, name := range strings.Fields("HOME USERPROFILE XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME") {
@@ -260,7 +261,8 @@ func (d *demo) killMidway(ctx context.Context, p *os.Process) error {
 	return errors.New("it came to its end")
 }
 
-// midway reports whether the held turn has begun and everything else that can run beside it is done.
+// midway reports whether the held turn has begun and everything else that can run beside it is
+// done.
 func (d *demo) midway() bool {
 	held := false
 	for _, t := range d.run.Tasks {

@@ -17,8 +17,9 @@ import (
 // Name is the name of the demo model.
 const Name = "demo"
 
-// environ is the variable that tells a process that it is part of the demo. It holds the share of human time that turns take,
-// and "true" if one turn of the script must not end, so that the process can be killed in the middle of it.
+// environ is the variable that tells a process that it is part of the demo. It holds the share of
+// human time that turns take, and "true" if one turn of the script must not end, so that the
+// process can be killed in the middle of it.
 const environ = "SUPERSTEP_DEMO"
 
 // longest bounds how long a turn is held if nothing kills the process.
@@ -31,8 +32,8 @@ type turns map[string][]struct {
 	Hold  bool
 }
 
-// scriptedModel streams its script word by word. Unlike scripted.Model it finds its position in the script from the request
-// alone, as a new process must.
+// scriptedModel streams its script word by word. Unlike scripted.Model it finds its position in the
+// script from the request alone, as a new process must.
 type scriptedModel struct {
 	pace float64
 	hold bool

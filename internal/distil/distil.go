@@ -13,9 +13,11 @@ import (
 type Options struct {
 	Run  string // the ID of the run, for the comment that says what the recipe is from
 	Name string // of the recipe; defaults to one made of the title of the run
-	// Loose keeps steps whose texts paraphrase earlier results. The recipe is then a draft, and says so.
+	// Loose keeps steps whose texts paraphrase earlier results. The recipe is then a draft, and
+	// says so.
 	Loose bool
-	// Synthesizer is the agent for the last answer if the lead gave that answer itself. The default is "synthesizer".
+	// Synthesizer is the agent for the last answer if the lead gave that answer itself. The default
+	// is "synthesizer".
 	Synthesizer string
 }
 
@@ -44,7 +46,8 @@ type Reason struct {
 	Why  string `json:"why"`
 }
 
-// A RewrittenError names the steps whose prompts paraphrase earlier results. No template can produce such a text.
+// A RewrittenError names the steps whose prompts paraphrase earlier results. No template can
+// produce such a text.
 type RewrittenError struct{ Steps []Reason }
 
 func (e *RewrittenError) Error() string {
@@ -59,7 +62,8 @@ func (e *RewrittenError) Error() string {
 // FailureCode returns the code for programs.
 func (e *RewrittenError) FailureCode() string { return "not_proven" }
 
-// A RedactedError reports that a recipe would need a text that was redacted from the log as a secret.
+// A RedactedError reports that a recipe would need a text that was redacted from the log as a
+// secret.
 type RedactedError struct{ Line int }
 
 func (e *RedactedError) Error() string {

@@ -22,8 +22,9 @@ func saying(s string) *said {
 // run is how many consecutive words prove that one text was taken from another.
 const run = 6
 
-// evidence returns a part of a text that comes from an output it does not quote as a whole, or "" if there is none. Known
-// holds the words that the text may have from elsewhere: from the user, or from the prompt of the output.
+// evidence returns a part of a text that comes from an output it does not quote as a whole, or ""
+// if there is none. Known holds the words that the text may have from elsewhere: from the user, or
+// from the prompt of the output.
 func evidence(text, output *said, known ...*said) string {
 	heard := hearing(known)
 	if words := common(text.list, output.list, heard); words != "" {
@@ -51,8 +52,8 @@ func hearing(known []*said) func(*token) bool {
 	}
 }
 
-// shares returns the words that a text shares with an output but not with the known words, those among them that are too rare
-// to be chance, and the number of unknown words in the text.
+// shares returns the words that a text shares with an output but not with the known words, those
+// among them that are too rare to be chance, and the number of unknown words in the text.
 func (w *said) shares(output *said, heard func(*token) bool) (shared, names []string, own int) {
 	seen := map[string]bool{}
 	for i := range w.list {
@@ -72,7 +73,8 @@ func (w *said) shares(output *said, heard func(*token) bool) (shared, names []st
 	return shared, names, len(seen)
 }
 
-// common returns the first run of words that both texts have, unless all of these words are known from elsewhere.
+// common returns the first run of words that both texts have, unless all of these words are known
+// from elsewhere.
 func common(a, b []token, heard func(*token) bool) string {
 	at := map[string][]int{}
 	for i := range b {

@@ -90,8 +90,8 @@ func (f *fold) sources(i int) []*source {
 	return out
 }
 
-// next finds, for each item, a unit after the ones found so far, all of the same agent or tool and with the same template. It
-// returns nil if there are none.
+// next finds, for each item, a unit after the ones found so far, all of the same agent or tool and
+// with the same template. It returns nil if there are none.
 func (f *fold) next(p *plan, used map[*unit]bool) []*unit {
 	type shape struct {
 		name string
@@ -147,7 +147,8 @@ func (f *fold) next(p *plan, used map[*unit]bool) []*unit {
 	return nil
 }
 
-// listed finds lists in the user's prompt: they are the parts in which otherwise equal prompts of agents differ.
+// listed finds lists in the user's prompt: they are the parts in which otherwise equal prompts of
+// agents differ.
 func (p *plan) listed(used map[*unit]bool) []*fold {
 	groups := map[string][]*unit{}
 	var order []string
@@ -186,7 +187,8 @@ func (p *plan) listed(used map[*unit]bool) []*fold {
 	return out
 }
 
-// differ returns the parts in which texts differ, or nil if they are equal or differ in several places.
+// differ returns the parts in which texts differ, or nil if they are equal or differ in several
+// places.
 func differ(texts []string) []string {
 	first := texts[0]
 	head, tail := len(first), len(first)
@@ -214,7 +216,8 @@ func differ(texts []string) []string {
 			return nil
 		}
 		item := strings.TrimSpace(t[head : len(t)-tail])
-		// An item that occurs twice in a text makes it differ in several places: the first is taken as the item.
+		// An item that occurs twice in a text makes it differ in several places: the first is taken
+		// as the item.
 		if i := strings.IndexAny(item, ".;:\n"); i > 0 && strings.Count(t, item[:i]) > 1 {
 			item = item[:i]
 		}

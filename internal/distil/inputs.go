@@ -124,7 +124,8 @@ func (p *plan) slots() {
 	}
 }
 
-// useful returns the slots that occur in the texts once all are filled in, and drops those that occur only inside others.
+// useful returns the slots that occur in the texts once all are filled in, and drops those that
+// occur only inside others.
 func useful(found []slot, texts []string) []slot {
 	var all []*source
 	for _, s := range found {

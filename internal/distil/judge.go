@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// examine finds the steps whose texts paraphrase results. For agents it replaces the prompt by the task and the available
-// results.
+// examine finds the steps whose texts paraphrase results. For agents it replaces the prompt by the
+// task and the available results.
 func (p *plan) examine() {
 	known := []*said{saying(p.prompt), saying(textOf(p.rec.started.Inputs))}
 	for _, f := range p.rec.files() { // what a recipe says by itself
@@ -183,8 +183,8 @@ func (p *plan) idOf(s *step) string {
 	return "step"
 }
 
-// Slug creates a name from a text: lower-case letters, digits and single hyphens, up to a maximum length. It is empty if the
-// text has none of these.
+// Slug creates a name from a text: lower-case letters, digits and single hyphens, up to a maximum
+// length. It is empty if the text has none of these.
 func Slug(text string, most int) string {
 	var b strings.Builder
 	gap := false

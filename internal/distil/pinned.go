@@ -23,7 +23,8 @@ func (r *Recording) files() []*recipe.Recipe {
 	return out
 }
 
-// recipeSteps returns the steps of the run's recipes by ID. If several recipes have the same ID, the first one counts.
+// recipeSteps returns the steps of the run's recipes by ID. If several recipes have the same ID,
+// the first one counts.
 func (r *Recording) recipeSteps() map[string]*recipe.Step {
 	known := map[string]*recipe.Step{}
 	for _, f := range r.files() {
@@ -37,7 +38,8 @@ func (r *Recording) recipeSteps() map[string]*recipe.Step {
 	return known
 }
 
-// settle completes a unit that was a step of a recipe with data from the recipe and from its result.
+// settle completes a unit that was a step of a recipe with data from the recipe and from its
+// result.
 func (r *Recording) settle(u *unit, known map[string]*recipe.Step) {
 	s := known[u.label]
 	if s == nil || (s.Agent == nil || u.kind != agentUnit || s.Agent.Name != u.name) && (s.Tool == nil || u.kind != toolUnit || s.Tool.Name != u.name) {

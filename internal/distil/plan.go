@@ -29,7 +29,8 @@ type step struct {
 	why   string    // of a step that is not proven word for word: why
 }
 
-// asked and ended are the positions at which all its inputs were known and at which its result was known.
+// asked and ended are the positions at which all its inputs were known and at which its result was
+// known.
 func (s *step) asked() uint64 {
 	if s.rows == nil {
 		return s.unit.asked
@@ -221,8 +222,8 @@ func (p *plan) add(u *unit, folds []*fold) {
 	p.steps = append(p.steps, &step{unit: u, schema: u.schema})
 }
 
-// order makes each step wait for earlier steps that changed something: it may have seen the change, although no text shows
-// that. In a run of a recipe, the recipe itself declares the order.
+// order makes each step wait for earlier steps that changed something: it may have seen the change,
+// although no text shows that. In a run of a recipe, the recipe itself declares the order.
 func (p *plan) order() {
 	known := p.rec.recipeSteps()
 	for i, s := range p.steps {
@@ -301,7 +302,8 @@ func texts(sources []*source) []*source {
 	return slices.DeleteFunc(slices.Clone(sources), func(s *source) bool { return s.exact && len(s.text) < 2 && s.item == "" && s.input == "" })
 }
 
-// templated returns a JSON value with templates for its texts; another value that is an input or an output is a reference.
+// templated returns a JSON value with templates for its texts; another value that is an input or an
+// output is a reference.
 func templated(v any, known []*source) any {
 	switch x := v.(type) {
 	case string:

@@ -177,7 +177,8 @@ func agree(a, b string) int {
 // run runs the text of a recipe, and returns the parsed recipe if it is proven.
 func (q *proof) run(ctx context.Context, text []byte) (*recipe.Recipe, error) {
 	r, problems := recipe.Parse("recipe", text)
-	// Texts and lists that agents wrote may cause warnings; anything without effect was not in the run.
+	// Texts and lists that agents wrote may cause warnings; anything without effect was not in the
+	// run.
 	if slices.ContainsFunc(problems, func(p *recipe.Problem) bool { return !p.Warning || p.Code == "unused" }) {
 		return nil, problems
 	}

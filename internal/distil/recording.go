@@ -85,7 +85,8 @@ func (e *UnfitError) FailureCode() string { return "usage" }
 
 func unfit(format string, args ...any) error { return &UnfitError{fmt.Sprintf(format, args...)} }
 
-// Read reads the log of a run. If the run has not completed, or only in part, the error is an *UnfitError.
+// Read reads the log of a run. If the run has not completed, or only in part, the error is an
+// *UnfitError.
 func Read(records iter.Seq2[runlog.Record, error]) (*Recording, error) {
 	r := &Recording{scopes: map[string]*scope{}, done: map[string]json.RawMessage{}}
 	var last runlog.Kind
@@ -356,7 +357,8 @@ func textOf(value json.RawMessage) string {
 	return string(compact(v))
 }
 
-// readGraph reads a run of a graph or of a recipe: the work of its tasks. Work that agents delegated counts as their own.
+// readGraph reads a run of a graph or of a recipe: the work of its tasks. Work that agents
+// delegated counts as their own.
 func (r *Recording) readGraph() error {
 	agents := map[string][]string{} // the prefixes of the keys of the agents at a path
 	for _, e := range r.order {

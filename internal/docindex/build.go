@@ -159,8 +159,8 @@ func (b *builder) rebuild(ctx context.Context, found []file) ([]*sqlite.Conn, er
 	})
 }
 
-// publish creates a new cache file: prepare fills it, and change modifies the resulting database. The file appears under its
-// name complete and durable, or not at all.
+// publish creates a new cache file: prepare fills it, and change modifies the resulting database.
+// The file appears under its name complete and durable, or not at all.
 func (b *builder) publish(prepare func(*os.File) error, change func(*sqlite.Conn) error) (conns []*sqlite.Conn, err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(b.cache), "build-*.tmp") // mode 0600
 	if err != nil {
@@ -187,8 +187,8 @@ func (b *builder) publish(prepare func(*os.File) error, change func(*sqlite.Conn
 	if err := seal(tmp); err != nil {
 		return nil, fmt.Errorf("write index cache %s: %w", name, err)
 	}
-	// The file is opened before it is renamed, so that this process searches what it built even if another process replaces
-	// the file at once.
+	// The file is opened before it is renamed, so that this process searches what it built even if
+	// another process replaces the file at once.
 	if conns, err = openAll(name); err != nil {
 		return nil, err
 	}
@@ -397,7 +397,8 @@ func (b *builder) list(ctx context.Context, files []file, dir string, ig ignores
 	return files, nil
 }
 
-// A cache file holds the CRC-32C of its other bytes in the four bytes that SQLite reserves for applications as "user version".
+// A cache file holds the CRC-32C of its other bytes in the four bytes that SQLite reserves for
+// applications as "user version".
 const sealAt, sealSize = 60, 4
 
 func seal(f *os.File) error {

@@ -35,11 +35,12 @@ type Options struct {
 	// Progress, if set, is called by Open, on the goroutine of its caller, with how many of all files
 	// and how many bytes it has read so far.
 	Progress func(read, all int, bytes int64)
-	// Excluded, if set, reports whether a file must not be in the index. The name is relative to the folder, with slashes. If
-	// an older cache file contains such a file, its text is removed from disk.
+	// Excluded, if set, reports whether a file must not be in the index. The name is relative to
+	// the folder, with slashes. If an older cache file contains such a file, its text is removed
+	// from disk.
 	Excluded func(path string) bool
-	// Embed, if set, returns a vector for each text, by which Search reorders its first passages. If it fails, their order by
-	// words remains.
+	// Embed, if set, returns a vector for each text, by which Search reorders its first passages.
+	// If it fails, their order by words remains.
 	Embed func(ctx context.Context, texts []string) ([][]float32, error)
 	// Limits of the index. Defaults to DefaultLimits.
 	Limits *Limits
@@ -58,8 +59,9 @@ func DefaultLimits() *Limits { return &Limits{50_000, 1 << 30, 2 * time.Minute} 
 // LargeLimits returns the limits of an index that a user has allowed to be large.
 func LargeLimits() *Limits { return &Limits{2_000_000, 64 << 30, 2 * time.Hour} }
 
-// Progress returns an Options.Progress that reports how large the index of a folder gets and how many of its files are read,
-// at most once per interval. If the index is ready sooner, it reports nothing.
+// Progress returns an Options.Progress that reports how large the index of a folder gets and how
+// many of its files are read, at most once per interval. If the index is ready sooner, it reports
+// nothing.
 func Progress(dir string, every time.Duration, report func(text string, read, all int)) func(read, all int, bytes int64) {
 	last := time.Now()
 	return func(read, all int, bytes int64) {
@@ -108,11 +110,12 @@ type Index struct {
 	kept  int // bytes of docs, roughly
 }
 
-// Open returns the index of dir, building it or bringing it up to date first. It walks the whole folder but reads only what
-// changed, by size and modification time, since the cache file was written. Left out are node_modules, files and folders whose
-// name begins with a dot, files ignored by .gitignore or .git/info/exclude, briefs of the research workflow, and files
-// excluded by the options. Symbolic links are not followed. An index beyond the limits is a *LimitError. Close the index after
-// use.
+// Open returns the index of dir, building it or bringing it up to date first. It walks the whole
+// folder but reads only what changed, by size and modification time, since the cache file was
+// written. Left out are node_modules, files and folders whose name begins with a dot, files ignored
+// by .gitignore or .git/info/exclude, briefs of the research workflow, and files excluded by the
+// options. Symbolic links are not followed. An index beyond the limits is a *LimitError. Close the
+// index after use.
 func Open(ctx context.Context, dir string, opts *Options) (*Index, error) {
 	var o Options
 	if opts != nil {
@@ -262,7 +265,8 @@ func (ix *Index) document(f file) *document {
 	return d
 }
 
-// idf returns the inverse document frequency of BM25: near 0 for a term in all rows, about log(n) for a term in none.
+// idf returns the inverse document frequency of BM25: near 0 for a term in all rows, about log(n)
+// for a term in none.
 func idf(df, n int) float64 {
 	df = min(df, n)
 	return math.Log(1 + (float64(n-df)+0.5)/(float64(df)+0.5))

@@ -59,8 +59,8 @@ func parseIgnore(line string) (p ignore, ok bool) {
 	return p, line != "" && doublestar.ValidatePattern(p.pattern)
 }
 
-// has reports whether a file or folder is ignored, provided its parent is not. The last matching pattern decides; patterns of
-// inner folders come after those of outer ones.
+// has reports whether a file or folder is ignored, provided its parent is not. The last matching
+// pattern decides; patterns of inner folders come after those of outer ones.
 func (ig ignores) has(name string, folder bool) bool {
 	for dir := path.Dir(name); ; dir = path.Dir(dir) {
 		list := ig[dir]

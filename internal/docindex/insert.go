@@ -20,7 +20,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/inside"
 )
 
-// A record is a file that is ready to be stored. A file without passages is stored too, so that it is not read again.
+// A record is a file that is ready to be stored. A file without passages is stored too, so that it
+// is not read again.
 type record struct {
 	file
 	left  string // why it is left out
@@ -171,7 +172,8 @@ func step(s *sqlite.Stmt) error {
 	return err
 }
 
-// read reads a file and cuts it up. Its size and time are taken before the read, so a concurrent change is detected next time.
+// read reads a file and cuts it up. Its size and time are taken before the read, so a concurrent
+// change is detected next time.
 func (r *reader) read(f file) *record {
 	rec := &record{file: f}
 	now := time.Now()
@@ -236,8 +238,8 @@ func (r *reader) begin() {
 	}
 }
 
-// append appends the terms of a text to a column, except terms that occur everywhere and, if once is set, terms that the
-// column already has. Only data has more different terms than the limit.
+// append appends the terms of a text to a column, except terms that occur everywhere and, if once
+// is set, terms that the column already has. Only data has more different terms than the limit.
 func (r *reader) append(b, text []byte, once bool) []byte {
 	if r.terms > maxStems {
 		return b

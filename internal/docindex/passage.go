@@ -77,7 +77,8 @@ func (p *packer) add(s span, least int) {
 	}
 }
 
-// cut returns where to cut a block that is too long for a passage: before a list item if there is one.
+// cut returns where to cut a block that is too long for a passage: before a list item if there is
+// one.
 func (p *packer) cut(s span) int {
 	size, at := 0, s.first
 	for i := s.first; i < s.last; i++ {
@@ -265,7 +266,8 @@ func oneLine(s string) string {
 	return clean.Clip(strings.TrimRight(s, " #"), 120)
 }
 
-// code finds the passages of program text: comments with the declarations they document, declarations, and parts of bodies.
+// code finds the passages of program text: comments with the declarations they document,
+// declarations, and parts of bodies.
 func (d *document) code(p *packer) {
 	p.lines = d.lines
 	head, prose, pack := "", 0, ""
@@ -409,8 +411,8 @@ func comment(l []byte) bool {
 	return len(l) == 1 && (l[0] == '#' || l[0] == '*')
 }
 
-// about returns a file's own description: the title or first heading of a document, or the first comment of a source file that
-// is not a licence.
+// about returns a file's own description: the title or first heading of a document, or the first
+// comment of a source file that is not a licence.
 func (d *document) about() string {
 	block := ""
 	for i, l := range d.lines[:min(len(d.lines), 80)] {

@@ -42,7 +42,8 @@ type query struct {
 // names are options and identifiers of several words. They match only as a whole.
 var names = regexp.MustCompile(`--\w[\w-]+|\w+_\w+`)
 
-// smallest is the least number of rows that is assumed for a folder, so that words weigh the same in small folders.
+// smallest is the least number of rows that is assumed for a folder, so that words weigh the same
+// in small folders.
 const smallest = 1000
 
 func (ix *Index) parseQuery(ctx context.Context, text string) (*query, error) {
@@ -148,7 +149,8 @@ var option = regexp.MustCompile(`(^|[^\w-])--(\w[\w-]*\w)`)
 
 func hasCapital(word string) bool { return strings.ContainsFunc(word, unicode.IsUpper) }
 
-// identifier reports whether the word is written like code and so must match exactly, such as Do in sync.Once.Do.
+// identifier reports whether the word is written like code and so must match exactly, such as Do in
+// sync.Once.Do.
 func identifier(text []byte, from, to int) bool {
 	word := text[from:to]
 	for i, c := range word {
@@ -200,7 +202,8 @@ func (ix *Index) number(ctx context.Context, query, arg string) (n int, err erro
 	return n, err
 }
 
-// openings returns the files that may describe all documents, the likeliest first: a README near the top.
+// openings returns the files that may describe all documents, the likeliest first: a README near
+// the top.
 func (ix *Index) openings(ctx context.Context, may func(string) bool) (out []candidate, err error) {
 	err = ix.with(ctx, func(c *sqlite.Conn) error {
 		return sqlitex.Execute(c, `
@@ -216,7 +219,8 @@ func (ix *Index) openings(ctx context.Context, may func(string) bool) (out []can
 	return out, err
 }
 
-// match returns the query as an FTS5 expression: any of its terms, without the very common ones unless there are no others.
+// match returns the query as an FTS5 expression: any of its terms, without the very common ones
+// unless there are no others.
 func (q *query) match(rows int) string {
 	terms := slices.Clone(q.terms)
 	slices.SortStableFunc(terms, func(a, b term) int { return cmp.Compare(b.weight, a.weight) })

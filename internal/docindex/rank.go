@@ -212,7 +212,8 @@ const (
 	fewRows   = 0.8 // the prior below which files are indexed by larger parts
 )
 
-// The features of a passage, by which it is ranked. Shares are relative to the total weight of the question's terms.
+// The features of a passage, by which it is ranked. Shares are relative to the total weight of the
+// question's terms.
 const (
 	own     = iota // share in the passage, by how often
 	heads          // share in its headings or symbol
@@ -238,10 +239,11 @@ const (
 	features
 )
 
-// weights of the features. They maximize the likelihood of the passages that answer (softmax over the candidates of each
-// question, L2 of 0.01) for the tuned half of the golden questions and 61 others over the Go tree. The weights of named and
-// decl were set by hand. So was the rule that there is no answer if a flag or identifier occurs nowhere (query.absent). Two
-// features of little weight were removed after the fit.
+// weights of the features. They maximize the likelihood of the passages that answer (softmax over
+// the candidates of each question, L2 of 0.01) for the tuned half of the golden questions and 61
+// others over the Go tree. The weights of named and decl were set by hand. So was the rule that
+// there is no answer if a flag or identifier occurs nowhere (query.absent). Two features of little
+// weight were removed after the fit.
 var weights = [features]float64{own: 2.65, heads: 2.1, around: -0.48, where: 0.78, near: 1.59, likely: 2.01, prosaic: 0.85, decl: 0.4, hidden: -2.3,
 	matched: 1.37, longer: 0.65, plain: 1.75, depth: -1.48, akin: 0.29, every: 2.3, top: 0.28, content: 1.88, full: 0.69, inFile: 1.22, inDir: 1.25, named: 4}
 
@@ -315,9 +317,9 @@ func (r *ranker) score(d *loaded, n int, c candidate) *scored {
 	return out
 }
 
-// lacks counts the names and options of the question that are neither in a passage nor in its heading, path or title, nor near
-// it. Names are written as in the question: "react" is no "React". A comment in the body of a function does not count, since
-// it only mentions them.
+// lacks counts the names and options of the question that are neither in a passage nor in its
+// heading, path or title, nor near it. Names are written as in the question: "react" is no "React".
+// A comment in the body of a function does not count, since it only mentions them.
 func (r *ranker) lacks(d *loaded, n int) (count int) {
 	first, last := d.spans[max(0, n-nearSpans)].first, d.spans[min(len(d.spans), n+nearSpans+1)-1].last
 	near := append([]line{{text: []byte(d.spans[n].head)}}, d.lines[first:last]...)
@@ -354,8 +356,8 @@ func (r *ranker) clusters(rows []candidate) {
 // aboutAll is the likelihood that the opening of a README answers a question about all documents.
 const aboutAll = 0.8
 
-// open ranks the first paragraph of the README, or else of the first document, before all others: it answers a question
-// without any word to search for.
+// open ranks the first paragraph of the README, or else of the first document, before all others:
+// it answers a question without any word to search for.
 func (r *ranker) open(files []candidate) {
 	for _, c := range files {
 		d := r.load(c)
@@ -373,8 +375,8 @@ func (r *ranker) open(files []candidate) {
 	}
 }
 
-// likelihood returns how likely a passage is an answer: a logistic function of its ranking features, fitted to the same
-// questions, a quarter of which have no answer.
+// likelihood returns how likely a passage is an answer: a logistic function of its ranking
+// features, fitted to the same questions, a quarter of which have no answer.
 func (r *ranker) likelihood(s *scored) float64 {
 	missing := 0.0
 	for _, t := range r.q.terms {
@@ -413,8 +415,9 @@ func private(head string) bool {
 	return false
 }
 
-// prior returns a factor for the kind of a file: documents are likelier to answer a question than others with the same words;
-// tests, test data, vendored code, histories and licences are less likely.
+// prior returns a factor for the kind of a file: documents are likelier to answer a question than
+// others with the same words; tests, test data, vendored code, histories and licences are less
+// likely.
 func prior(name string, tests bool) float64 {
 	p := 1.0
 	base := path.Base(name)

@@ -12,8 +12,8 @@ import (
 // reranked is the number of passages that Options.Embed sees.
 const reranked = 30
 
-// rerank orders passages by their place by words and by their place by meaning together (reciprocal rank fusion). If
-// Options.Embed fails, their order stays as it is.
+// rerank orders passages by their place by words and by their place by meaning together (reciprocal
+// rank fusion). If Options.Embed fails, their order stays as it is.
 func (ix *Index) rerank(ctx context.Context, question string, ps []Passage) []Passage {
 	if ix.embed == nil || len(ps) < 2 {
 		return ps
@@ -65,11 +65,12 @@ func cosine(a, b []float32) float64 {
 	return ab / math.Sqrt(aa*bb)
 }
 
-// rankConstant is the smoothing constant of reciprocal rank fusion: the larger it is, the less the first places differ.
+// rankConstant is the smoothing constant of reciprocal rank fusion: the larger it is, the less the
+// first places differ.
 const rankConstant = 10
 
-// Embedder returns an Options.Embed that calls embed until its first failure, and reports that failure. If embed is nil, it
-// returns nil.
+// Embedder returns an Options.Embed that calls embed until its first failure, and reports that
+// failure. If embed is nil, it returns nil.
 func Embedder(embed func(context.Context, []string) ([][]float32, error), report func(text string)) func(context.Context, []string) ([][]float32, error) {
 	if embed == nil {
 		return nil

@@ -32,8 +32,9 @@ type Passage struct {
 	Copies     []string // "path:start-end" of the same text elsewhere
 }
 
-// A Line is a line of a file. Text occurs verbatim in that line of [Text]. It is the line without trailing space. If the line
-// is very long or has control characters or invalid UTF-8, it is the best part without these.
+// A Line is a line of a file. Text occurs verbatim in that line of [Text]. It is the line without
+// trailing space. If the line is very long or has control characters or invalid UTF-8, it is the
+// best part without these.
 type Line struct {
 	N    int
 	Text string
@@ -46,10 +47,11 @@ type Found struct {
 	Answered bool      // whether the first passage is likely enough to answer the question
 }
 
-// Search returns the passages that are likely to answer a question, best first, at most limit of them (8 if limit is not
-// positive). Words are matched by stem and regardless of case, and identifiers also by their parts. A phrase in double quotes
-// must occur verbatim. All other characters of the question only separate words. Passages in files that changed since the
-// index was opened are left out, and so are those in files for which may, if non-nil, returns false.
+// Search returns the passages that are likely to answer a question, best first, at most limit of
+// them (8 if limit is not positive). Words are matched by stem and regardless of case, and
+// identifiers also by their parts. A phrase in double quotes must occur verbatim. All other
+// characters of the question only separate words. Passages in files that changed since the index
+// was opened are left out, and so are those in files for which may, if non-nil, returns false.
 func (ix *Index) Search(ctx context.Context, question string, limit int, may func(path string) bool) (Found, error) {
 	if limit <= 0 {
 		limit = defaultLimit

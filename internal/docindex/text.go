@@ -30,8 +30,8 @@ const (
 	longLine  = 1 << 20 // bytes of a line that are indexed
 )
 
-// kindOf returns the kind of a file from its name: notText if such files are not indexed. A file without an extension may be
-// text; looksBinary decides.
+// kindOf returns the kind of a file from its name: notText if such files are not indexed. A file
+// without an extension may be text; looksBinary decides.
 func kindOf(name string) kind {
 	base := strings.TrimSuffix(path.Base(name), ".gz")
 	name = strings.ToLower(base)
@@ -86,8 +86,9 @@ func looksBinary(raw []byte) bool {
 	return bad*5 > len(head)
 }
 
-// Text returns the clean text of a file by line. HTML is reduced to its visible text, without tags and with entities resolved.
-// A file whose name ends in .gz is unpacked. Text beyond 16 MiB is cut off.
+// Text returns the clean text of a file by line. HTML is reduced to its visible text, without tags
+// and with entities resolved. A file whose name ends in .gz is unpacked. Text beyond 16 MiB is cut
+// off.
 func Text(name string, raw []byte) [][]byte {
 	raw, _ = unpacked(name, raw[:min(len(raw), maxFile)])
 	lines := linesOf(kindOf(name), raw, nil)
@@ -100,7 +101,8 @@ func Text(name string, raw []byte) [][]byte {
 
 var errTooLarge = errors.New("too large")
 
-// BriefMark is the last line of a brief that the workflow research wrote. Briefs are not indexed as documents.
+// BriefMark is the last line of a brief that the workflow research wrote. Briefs are not indexed as
+// documents.
 const BriefMark = "<!-- superstep: brief -->"
 
 // IsBrief reports whether a text ends as a brief does.
@@ -241,7 +243,8 @@ func newLines(lines []line, cur line, n, pre int) ([]line, line) {
 	return lines, cur
 }
 
-// shown returns the part of a line that users see: its longest run without control characters and invalid UTF-8.
+// shown returns the part of a line that users see: its longest run without control characters and
+// invalid UTF-8.
 func shown(text []byte) string {
 	best, start := []byte(nil), 0
 	end := func(i int) {

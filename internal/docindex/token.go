@@ -50,8 +50,8 @@ func newTokenizer() *tokenizer {
 	return &tokenizer{seed: maphash.MakeSeed(), words: make([]word, maxWords), stems: make(map[string]*stem)}
 }
 
-// each calls f with every term of text, the byte offset of the word it stems from, and whether the term is a part of an
-// identifier that was already yielded as a whole.
+// each calls f with every term of text, the byte offset of the word it stems from, and whether the
+// term is a part of an identifier that was already yielded as a whole.
 func (t *tokenizer) each(text []byte, f func(term *stem, at int, part bool)) {
 	for i := 0; i < len(text); {
 		c := text[i]
@@ -141,8 +141,8 @@ func hump(w []byte, i int) bool {
 	return p >= 'A' && p <= 'Z' && i+1 < len(w) && w[i+1] >= 'a' && w[i+1] <= 'z'
 }
 
-// numeral reports whether w is a long number or hexadecimal constant. Data tables are full of these, and nobody searches for
-// them.
+// numeral reports whether w is a long number or hexadecimal constant. Data tables are full of
+// these, and nobody searches for them.
 func numeral(w []byte) bool {
 	if len(w) < 6 || w[0] < '0' || w[0] > '9' {
 		return false

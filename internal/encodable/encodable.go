@@ -10,10 +10,11 @@ import (
 	"runtime"
 )
 
-// Check lists what in a type is lost, refused or changed on the way through JSON when a value of it, not a pointer, is handed
-// to json.Marshal: one line each, which begins with the path of the field, from root: "State.Jobs[].Done: chan bool cannot be
-// encoded". A type that occurs in several places is reported at the first. An any is assumed to hold only JSON values, and a
-// field with the tag json:"-" to be left out on purpose.
+// Check lists what in a type is lost, refused or changed on the way through JSON when a value of
+// it, not a pointer, is handed to json.Marshal: one line each, which begins with the path of the
+// field, from root: "State.Jobs[].Done: chan bool cannot be encoded". A type that occurs in several
+// places is reported at the first. An any is assumed to hold only JSON values, and a field with the
+// tag json:"-" to be left out on purpose.
 func Check(t reflect.Type, root string) []string {
 	c := &checker{seen: make(map[place]bool)}
 	c.check(t, root, false)
@@ -100,7 +101,8 @@ func (c *checker) byMethods(t reflect.Type, path string, addressable bool) bool 
 	return true
 }
 
-// promoted reports a struct whose encoding method comes from an embedded struct, so that its other fields are not encoded.
+// promoted reports a struct whose encoding method comes from an embedded struct, so that its other
+// fields are not encoded.
 func (c *checker) promoted(t reflect.Type, path string, find func(reflect.Type) (reflect.Method, bool), addressable bool) {
 	if t.Kind() != reflect.Struct || t.NumField() < 2 {
 		return

@@ -8,11 +8,12 @@ import (
 	"reflect"
 )
 
-// deepest is the depth to which values are examined. Below that encoding/json decides, which detects cycles.
+// deepest is the depth to which values are examined. Below that encoding/json decides, which
+// detects cycles.
 const deepest = 200
 
-// Varies reports whether json.Marshal may refuse some values of a type that passes Check: numbers such as NaN, values in
-// interfaces, values that encode themselves, and cycles.
+// Varies reports whether json.Marshal may refuse some values of a type that passes Check: numbers
+// such as NaN, values in interfaces, values that encode themselves, and cycles.
 func Varies(t reflect.Type) bool { return varies(t, map[reflect.Type]bool{}) }
 
 func varies(t reflect.Type, within map[reflect.Type]bool) bool {

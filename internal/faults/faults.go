@@ -16,8 +16,8 @@ import (
 // Full reports whether the full numbers were asked for.
 func Full() bool { return os.Getenv("SUPERSTEP_FAULTS") == "full" }
 
-// N returns how often to repeat something that the full suite does full times: a tenth as often, or a hundredth with -short,
-// but at least once.
+// N returns how often to repeat something that the full suite does full times: a tenth as often, or
+// a hundredth with -short, but at least once.
 func N(full int) int {
 	switch {
 	case Full():

@@ -14,8 +14,9 @@ import (
 	"github.com/superstep-dev/superstep/internal/inside"
 )
 
-// A Folder is a folder with untrusted content. Nothing outside it is opened: neither by ".." nor by a symbolic link, even one
-// that changes concurrently. Links that stay inside are followed. It is safe for use from several goroutines.
+// A Folder is a folder with untrusted content. Nothing outside it is opened: neither by ".." nor by
+// a symbolic link, even one that changes concurrently. Links that stay inside are followed. It is
+// safe for use from several goroutines.
 type Folder struct{ root *inside.Root }
 
 // OpenFolder opens a folder. If there is none, the error is fs.ErrNotExist. Close it.
@@ -83,13 +84,14 @@ type Entry struct {
 type Walk struct {
 	Entries int // at most that many are looked at
 	Depth   int // of folders
-	// Enter reports whether to descend into a folder, given the names in it. If nil, every folder is entered.
+	// Enter reports whether to descend into a folder, given the names in it. If nil, every folder
+	// is entered.
 	Enter func(dir string, names []string) bool
 }
 
-// Entries returns what is below a folder that is not itself a folder, in the order of the paths. A folder that is reached
-// twice is listed once. The order does not depend on names or links, so it is the same every time. Cut is set if a limit was
-// reached; then some entries are missing.
+// Entries returns what is below a folder that is not itself a folder, in the order of the paths. A
+// folder that is reached twice is listed once. The order does not depend on names or links, so it
+// is the same every time. Cut is set if a limit was reached; then some entries are missing.
 func (f *Folder) Entries(dir string, w *Walk) (list []Entry, cut bool) {
 	v := &visit{f: f, w: w, seen: map[string]bool{}}
 	rel, err := f.root.Resolve(dir)
@@ -115,7 +117,8 @@ type visit struct {
 	n    int
 	list []Entry
 	cut  bool
-	// links are followed last, so that a folder that is also reached directly is listed under its own name.
+	// links are followed last, so that a folder that is also reached directly is listed under its
+	// own name.
 	links []pending
 }
 

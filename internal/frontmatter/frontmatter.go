@@ -1,7 +1,8 @@
-// Package frontmatter reads Markdown files that begin with a YAML header between two lines of three hyphens, and the folders
-// that hold such files. Such files are often written by hand, and for programs that are less strict. So the package is strict
-// about everything dangerous (sizes, depth, aliases, tags, links, devices), reports the position of every value, and tolerates
-// what is only untidy.
+// Package frontmatter reads Markdown files that begin with a YAML header between two lines of three
+// hyphens, and the folders that hold such files. Such files are often written by hand, and for
+// programs that are less strict. So the package is strict about everything dangerous (sizes, depth,
+// aliases, tags, links, devices), reports the position of every value, and tolerates what is only
+// untidy.
 package frontmatter
 
 import (
@@ -69,8 +70,8 @@ type Document struct {
 	BodyLine int     // where Body begins
 	Lenient  bool    // the header is not quite YAML
 	Warnings []Warning
-	// Repeated lists every duplicate key, at any depth. Programs differ in which of the two values they use, so readers of
-	// files that affect permissions refuse them.
+	// Repeated lists every duplicate key, at any depth. Programs differ in which of the two values
+	// they use, so readers of files that affect permissions refuse them.
 	Repeated []*Error
 }
 
@@ -125,9 +126,9 @@ func (d *Document) Field(key string) *Field {
 	return nil
 }
 
-// Parse parses a file. Its error is an *Error. The header is read as YAML, or, if it is not valid YAML, line by line: see
-// lenient. Clean, if non-nil, makes text harmless. It is applied to every key and value and to the body, and each change is a
-// warning.
+// Parse parses a file. Its error is an *Error. The header is read as YAML, or, if it is not valid
+// YAML, line by line: see lenient. Clean, if non-nil, makes text harmless. It is applied to every
+// key and value and to the body, and each change is a warning.
 func Parse(b []byte, clean func(string) string) (*Document, error) {
 	text, err := text(b, MaxFile)
 	if err != nil {
@@ -192,8 +193,8 @@ func parts(text string) (header, body string, line int, err error) {
 
 func fence(line string) bool { return strings.TrimRight(line, " \t\r") == "---" }
 
-// Unfenced returns a document whose body is the whole file, for kinds of files that need no front matter. It has no fields.
-// Its error is an *Error.
+// Unfenced returns a document whose body is the whole file, for kinds of files that need no front
+// matter. It has no fields. Its error is an *Error.
 func Unfenced(b []byte, clean func(string) string) (*Document, error) {
 	text, err := text(b, MaxFile)
 	if err != nil {
@@ -251,8 +252,8 @@ func (p *parsing) visible(text string, line int) string {
 	return strings.Join(lines, "")
 }
 
-// YAML reads a file that consists of one YAML map of at most 64 KiB, as strictly as a header. A duplicate key is an error. Its
-// error is an *Error.
+// YAML reads a file that consists of one YAML map of at most 64 KiB, as strictly as a header. A
+// duplicate key is an error. Its error is an *Error.
 func YAML(b []byte, clean func(string) string) ([]Field, error) {
 	if len(b) > MaxHeader {
 		return nil, &Error{Code: TooLarge, Text: "the file is over 64 KiB"}
@@ -269,9 +270,10 @@ func YAML(b []byte, clean func(string) string) ([]Field, error) {
 	return v.Fields, nil
 }
 
-// Tree reads a file that is one YAML (or JSON) value; an empty file is null. Aliases, tags and duplicate keys are returned for
-// the caller to report as errors. In the value they are missing, or have no kind. The caller bounds the size. The error is an
-// *Error, such as one for more than MaxDepth levels.
+// Tree reads a file that is one YAML (or JSON) value; an empty file is null. Aliases, tags and
+// duplicate keys are returned for the caller to report as errors. In the value they are missing, or
+// have no kind. The caller bounds the size. The error is an *Error, such as one for more than
+// MaxDepth levels.
 func Tree(b []byte, clean func(string) string) (v *Value, refused []*Error, err error) {
 	text, err := text(b, len(b))
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// String returns the text of a single value, trimmed, and whether it is one. A number or truth value is returned as it is
-// written.
+// String returns the text of a single value, trimmed, and whether it is one. A number or truth
+// value is returned as it is written.
 func (v *Value) String() (string, bool) {
 	switch v.Kind {
 	case Text, Number, Bool:
@@ -45,9 +45,10 @@ func (v *Value) Float() (float64, bool) {
 
 const maxWords = 1000
 
-// Words returns the values of a list of single values, or of a text that is one: separated by commas, and by spaces too if
-// there is no comma and spaced is set. Text in parentheses stays together, as in Task(a, b). Ok is false if the value is
-// something else or has more than 1,000 elements. Each element has its position.
+// Words returns the values of a list of single values, or of a text that is one: separated by
+// commas, and by spaces too if there is no comma and spaced is set. Text in parentheses stays
+// together, as in Task(a, b). Ok is false if the value is something else or has more than 1,000
+// elements. Each element has its position.
 func (v *Value) Words(spaced bool) (words []*Value, ok bool) {
 	if v.Kind == List {
 		if len(v.Items) > maxWords {
@@ -107,7 +108,8 @@ func split(s, separators string) []string {
 	return append(out, s[start:])
 }
 
-// Any returns the value as encoding/json would decode it, except that a whole number that fits is an int.
+// Any returns the value as encoding/json would decode it, except that a whole number that fits is
+// an int.
 func (v *Value) Any() any {
 	switch v.Kind {
 	case Bool:

@@ -218,10 +218,11 @@ func (p *parsing) comments(header string) {
 // a space and more.
 var entryLine = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.-]*):(?:[ \t]+(.*))?$`)
 
-// lenient is the second attempt to read a header that is not YAML, such as `description: Use this when: x` or `argument-hint:
-// [a] [b]`. It reads every field separately, with the lines below that begin no field. A field that is not YAML is plain text,
-// with a warning, if there is text on the line of its key. Otherwise, or if the header does not begin with a field, lenient
-// fails and the first error stands. YAML features that are forbidden for safety are an error here too.
+// lenient is the second attempt to read a header that is not YAML, such as `description: Use this
+// when: x` or `argument-hint: [a] [b]`. It reads every field separately, with the lines below that
+// begin no field. A field that is not YAML is plain text, with a warning, if there is text on the
+// line of its key. Otherwise, or if the header does not begin with a field, lenient fails and the
+// first error stands. YAML features that are forbidden for safety are an error here too.
 func (p *parsing) lenient(header string) (ok bool, wrong *Error) {
 	type entry struct {
 		key, rest string

@@ -1,5 +1,5 @@
-// Package inside opens files in a folder with untrusted content, and nothing outside it: neither by ".." nor by a symbolic
-// link, even one that changes concurrently. Only regular files are opened.
+// Package inside opens files in a folder with untrusted content, and nothing outside it: neither by
+// ".." nor by a symbolic link, even one that changes concurrently. Only regular files are opened.
 package inside
 
 import (
@@ -72,9 +72,10 @@ func Rel(dir, name string) (string, bool) {
 	return filepath.ToSlash(rel), true
 }
 
-// Resolve follows the symbolic links of a relative path with slashes. The result, which has slashes too, names no link, but
-// possibly something that does not exist. [os.Root] decides what may be opened. This makes absolute links work if they stay
-// inside, and distinguishes links that lead out from missing files.
+// Resolve follows the symbolic links of a relative path with slashes. The result, which has slashes
+// too, names no link, but possibly something that does not exist. [os.Root] decides what may be
+// opened. This makes absolute links work if they stay inside, and distinguishes links that lead out
+// from missing files.
 func (r *Root) Resolve(name string) (string, error) {
 	rest := path.Clean(name)
 	if !filepath.IsLocal(filepath.FromSlash(rest)) {
@@ -123,8 +124,8 @@ func Regular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return regular(filepath.FromSlash(name), root.Stat, root.OpenFile)
 }
 
-// Exact is Regular for a path without links, as Resolve returns it: it opens the file at exactly that path, even if a part of
-// the path is replaced by a link meanwhile.
+// Exact is Regular for a path without links, as Resolve returns it: it opens the file at exactly
+// that path, even if a part of the path is replaced by a link meanwhile.
 func (r *Root) Exact(name string) (f *os.File, info fs.FileInfo, err error) {
 	for range 3 { // an editor exchanges a file for its next version
 		if f, info, err = r.exact(name); !errors.Is(err, ErrMoved) {
@@ -179,8 +180,8 @@ func still(dir *os.Root, name string, opened fs.FileInfo) error {
 }
 
 func regular(name string, stat func(string) (fs.FileInfo, error), open func(string, int, fs.FileMode) (*os.File, error)) (*os.File, fs.FileInfo, error) {
-	// Opening a device may have side effects, so the type is checked before; it is checked again afterwards, since a device
-	// may have replaced the file.
+	// Opening a device may have side effects, so the type is checked before; it is checked again
+	// afterwards, since a device may have replaced the file.
 	if info, err := stat(name); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
 		return nil, nil, ErrNotRegular
 	}

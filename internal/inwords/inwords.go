@@ -10,7 +10,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Duration returns a length of time in whole seconds: 0s, 45s, 1m 1s, 2h 3m. Anything above zero is at least one second.
+// Duration returns a length of time in whole seconds: 0s, 45s, 1m 1s, 2h 3m. Anything above zero is
+// at least one second.
 func Duration(d time.Duration) string {
 	if d <= 0 {
 		return "0s"
@@ -89,8 +90,8 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[u])
 }
 
-// Align returns lines with their cells in aligned columns. Cells wider than the maximum do not widen their column; 0 means no
-// maximum. Lines of one cell stay as they are.
+// Align returns lines with their cells in aligned columns. Cells wider than the maximum do not
+// widen their column; 0 means no maximum. Lines of one cell stay as they are.
 func Align(lines [][]string, most int) []string {
 	wide := map[int]int{}
 	for _, line := range lines {

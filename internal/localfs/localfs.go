@@ -1,5 +1,6 @@
-// Package localfs distinguishes local file systems from network file systems, on which the locks and write-ahead files of
-// stores may not work. It also makes directories and names in them durable.
+// Package localfs distinguishes local file systems from network file systems, on which the locks
+// and write-ahead files of stores may not work. It also makes directories and names in them
+// durable.
 package localfs
 
 import (
@@ -11,8 +12,9 @@ import (
 	"runtime"
 )
 
-// Check returns an error if path is, or would be made, on a network file system. The remedy names the setting that overrides
-// it, for instance "Options.AllowNetwork". A file system of unknown kind counts as local.
+// Check returns an error if path is, or would be made, on a network file system. The remedy names
+// the setting that overrides it, for instance "Options.AllowNetwork". A file system of unknown kind
+// counts as local.
 func Check(path, setting string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -50,7 +52,8 @@ func MakeDir(dir string) (unsynced []string, err error) {
 	return unsynced, os.MkdirAll(dir, 0o700)
 }
 
-// SyncDir makes a new name in a directory durable. It does nothing without the right to list the directory.
+// SyncDir makes a new name in a directory durable. It does nothing without the right to list the
+// directory.
 func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil

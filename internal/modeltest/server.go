@@ -1,5 +1,6 @@
-// Package modeltest has a model [Server] for tests: it speaks a provider's protocol on a real socket, answers according to a
-// script, and fails in the ways real servers do. Its own tests are the suite that every provider must pass.
+// Package modeltest has a model [Server] for tests: it speaks a provider's protocol on a real
+// socket, answers according to a script, and fails in the ways real servers do. Its own tests are
+// the suite that every provider must pass.
 package modeltest
 
 import (
@@ -26,8 +27,8 @@ type Wire interface {
 	Path() string
 	// Parse reads a request. An error is answered with status 400.
 	Parse(r *http.Request, body []byte) (*ParsedRequest, error)
-	// Frames returns the body of the stream for a reply, cut where a client may act: one frame for each part, followed by
-	// frames with the stop reason and the usage. It ignores faults.
+	// Frames returns the body of the stream for a reply, cut where a client may act: one frame for
+	// each part, followed by frames with the stop reason and the usage. It ignores faults.
 	Frames(req *ParsedRequest, reply *Reply) [][]byte
 	// ErrorFrame is an error in the middle of a stream.
 	ErrorFrame(code, message string) []byte

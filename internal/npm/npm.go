@@ -1,5 +1,6 @@
-// Package npm provides published npm packages to tests: programs to run against, and collections to read. Everything is pinned
-// by its digest, kept in the user's cache, and installed without running install scripts.
+// Package npm provides published npm packages to tests: programs to run against, and collections to
+// read. Everything is pinned by its digest, kept in the user's cache, and installed without running
+// install scripts.
 package npm
 
 import (
@@ -88,7 +89,8 @@ func Package(tb testing.TB, spec, integrity string) string {
 	return filepath.Join(dir, "package")
 }
 
-// once creates a folder of the cache if it is missing. Concurrent calls, even from other processes, are safe.
+// once creates a folder of the cache if it is missing. Concurrent calls, even from other processes,
+// are safe.
 func once(tb testing.TB, name string, make func(dir string) error) string {
 	tb.Helper()
 	program(tb, "npm")

@@ -1,13 +1,15 @@
-// Package offline is a model that needs no key and no network. It acts as an agent that searches, reads and quotes: it answers
-// with passages of documents, verbatim and each with its location. It writes neither prose nor code, and makes no judgements.
+// Package offline is a model that needs no key and no network. It acts as an agent that searches,
+// reads and quotes: it answers with passages of documents, verbatim and each with its location. It
+// writes neither prose nor code, and makes no judgements.
 //
-// It parses a prompt into a question and material, such as the outputs of earlier steps: text between tags or fences, below a
-// line that ends with a colon, or in the form of passages. If there is material, it keeps the quotes in it, in their order and
-// each once. Otherwise it reads the files that the prompt names, or searches with the tools search_docs or grep and read_file.
-// It calls no other tool. Instructions in documents and material are quoted and never obeyed.
+// It parses a prompt into a question and material, such as the outputs of earlier steps: text
+// between tags or fences, below a line that ends with a colon, or in the form of passages. If there
+// is material, it keeps the quotes in it, in their order and each once. Otherwise it reads the
+// files that the prompt names, or searches with the tools search_docs or grep and read_file. It
+// calls no other tool. Instructions in documents and material are quoted and never obeyed.
 //
-// Anything that needs more is a [*CannotError]; [Quotable] detects this before anything runs. The same request always has the
-// same answer.
+// Anything that needs more is a [*CannotError]; [Quotable] detects this before anything runs. The
+// same request always has the same answer.
 package offline
 
 import (

@@ -153,7 +153,8 @@ func paragraphs(path, printed string) []passage {
 
 const mostLooked = 1000 // passages
 
-// once removes passages that repeat earlier ones: by location or by text, also if one contains the other.
+// once removes passages that repeat earlier ones: by location or by text, also if one contains the
+// other.
 func once(all []passage) []passage {
 	var out []passage
 	for i := range all[:min(len(all), mostLooked)] {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Quotable returns a [*CannotError] if quotes cannot satisfy a schema. They can satisfy a text, a list of texts, or an object
-// whose only property is one of these.
+// Quotable returns a [*CannotError] if quotes cannot satisfy a schema. They can satisfy a text, a
+// list of texts, or an object whose only property is one of these.
 func Quotable(s *jsonschema.Schema) error { return quotable(s, "") }
 
 func quotable(s *jsonschema.Schema, at string) error {
@@ -64,7 +64,8 @@ func quotable(s *jsonschema.Schema, at string) error {
 	return several
 }
 
-// fill creates an answer that fits a schema, from a number of passages, or from more if the schema requires more items.
+// fill creates an answer that fits a schema, from a number of passages, or from more if the schema
+// requires more items.
 func fill(s *jsonschema.Schema, all []passage, most int) (string, error) {
 	v, err := value(s, "", all, most)
 	if err != nil {

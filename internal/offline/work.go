@@ -22,7 +22,8 @@ const (
 	mostKept     = 30 // passages of material
 )
 
-// searchers returns the tools that are used for searching. Other tools may do anything with an argument named query.
+// searchers returns the tools that are used for searching. Other tools may do anything with an
+// argument named query.
 func searchers() []string { return []string{"search_docs", "search_files", "search"} }
 
 // worker is this model acting as an agent.
@@ -198,7 +199,8 @@ func (w *worker) windows(reader *model.ToolSpec) []model.Part {
 	return calls
 }
 
-// found returns the passages that the tools brought, the best first. Hits are the lines that grep found, if there are no others.
+// found returns the passages that the tools brought, the best first. Hits are the lines that grep
+// found, if there are no others.
 func (w *worker) found(hitsToo bool) []passage {
 	var searched, hits, begin, rest []passage
 	for _, m := range w.made {

@@ -16,10 +16,12 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Owners names which holders of runs are alive. Each store that holds runs keeps an exclusive lock on a file of its own in
-// Dir, and the operating system drops the lock when the process ends, however it ends. So a file that can be locked, or is not
-// there, belongs to nobody. Names are random and never reused, so it is safe to remove the file of a dead owner. Only an owner
-// that has created its file but not locked it yet could be affected, and it checks afterwards whether the file still exists.
+// Owners names which holders of runs are alive. Each store that holds runs keeps an exclusive lock
+// on a file of its own in Dir, and the operating system drops the lock when the process ends,
+// however it ends. So a file that can be locked, or is not there, belongs to nobody. Names are
+// random and never reused, so it is safe to remove the file of a dead owner. Only an owner that has
+// created its file but not locked it yet could be affected, and it checks afterwards whether the
+// file still exists.
 type Owners struct {
 	Dir string // made when it is needed
 
@@ -66,8 +68,8 @@ func Same(l *flock.Flock, path string) bool {
 	return err == nil && os.SameFile(locked, there)
 }
 
-// Alive reports whether the owner of that name may still be there. When it is not, its file is removed. If in doubt, the owner
-// counts as alive, and the lease decides.
+// Alive reports whether the owner of that name may still be there. When it is not, its file is
+// removed. If in doubt, the owner counts as alive, and the lease decides.
 func (o *Owners) Alive(name string) bool {
 	if name == "" || strings.ContainsFunc(name, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }) {
 		return false // not a name Join gives, and it becomes a path below
@@ -87,7 +89,8 @@ func (o *Owners) Foreign(name string) bool {
 }
 
 func probe(path string) bool {
-	// A shared lock, so that two processes that check at the same time do not take each other for the owner.
+	// A shared lock, so that two processes that check at the same time do not take each other for
+	// the owner.
 	l := flock.New(path, flock.SetFlag(os.O_RDONLY))
 	ok, err := l.TryRLock()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -177,8 +180,8 @@ type Doubt struct{ claim Claim }
 
 func (d *Doubt) Error() string { return "the lease of a holder that seems to be alive has ended" }
 
-// Free returns nil if a run may be taken from its claimant, and busy if not. If that is in doubt, it returns a *Doubt, unless
-// the caller has already waited for that same doubt.
+// Free returns nil if a run may be taken from its claimant, and busy if not. If that is in doubt,
+// it returns a *Doubt, unless the caller has already waited for that same doubt.
 func (o *Owners) Free(now time.Time, c Claim, seen *Doubt, busy error) error {
 	live := o.Liveness(now)
 	switch {
@@ -194,8 +197,9 @@ func (o *Owners) Free(now time.Time, c Claim, seen *Doubt, busy error) error {
 	return nil
 }
 
-// Patiently calls f. If f returns a *Doubt about a holder, it calls f once more after a third of a lease, in which a live
-// holder renews its lease. Leases use the wall clock; this wait does not. It returns closed when closing is closed.
+// Patiently calls f. If f returns a *Doubt about a holder, it calls f once more after a third of a
+// lease, in which a live holder renews its lease. Leases use the wall clock; this wait does not. It
+// returns closed when closing is closed.
 func Patiently(ctx context.Context, lease time.Duration, closing <-chan struct{}, closed error, f func(seen *Doubt) error) error {
 	err := f(nil)
 	var seen *Doubt

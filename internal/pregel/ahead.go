@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// ahead is the part of a machine that lets tasks start before their superstep. It follows the known results into later
-// supersteps, and computes tasks whose inputs are all final. The superstep of such a task is opened as usual; the machine then
-// finds the result, or a task that is still running. So what a run computes does not depend on any of this.
+// ahead is the part of a machine that lets tasks start before their superstep. It follows the known
+// results into later supersteps, and computes tasks whose inputs are all final. The superstep of
+// such a task is opened as usual; the machine then finds the result, or a task that is still
+// running. So what a run computes does not depend on any of this.
 type ahead[S, U, M any] struct {
 	m       *Machine[S, U, M]
 	plans   *earlyPlan
@@ -326,7 +327,8 @@ func (a *ahead[S, U, M]) task(c *cell[U, M]) Task[M] {
 	return t
 }
 
-// sees returns the state of a task: the committed updates, and those that are certain to be committed.
+// sees returns the state of a task: the committed updates, and those that are certain to be
+// committed.
 func (a *ahead[S, U, M]) sees(t *Task[M]) S {
 	views := a.m.views
 	state := views.sees(t.Vertex)
@@ -358,8 +360,8 @@ func (a *ahead[S, U, M]) sees(t *Task[M]) S {
 	return state
 }
 
-// apply applies the result of a task that started early. It returns the task's index if its superstep has been opened
-// meanwhile, and otherwise -1.
+// apply applies the result of a task that started early. It returns the task's index if its
+// superstep has been opened meanwhile, and otherwise -1.
 func (a *ahead[S, U, M]) apply(index int, r *Result[U, M]) (int, error) {
 	place := -1 - index
 	if place >= len(a.out) || a.out[place] == nil {
@@ -393,8 +395,8 @@ func (a *ahead[S, U, M]) path(c *cell[U, M]) string {
 	return Path(a.m.prog.Vertices[c.vertex].Name, c.key, c.visit)
 }
 
-// wake makes a waiting task that started early ready again. It returns the task's index if its superstep has been opened
-// meanwhile, and otherwise -1.
+// wake makes a waiting task that started early ready again. It returns the task's index if its
+// superstep has been opened meanwhile, and otherwise -1.
 func (a *ahead[S, U, M]) wake(index int) int {
 	place := -1 - index
 	if place >= len(a.out) || a.out[place] == nil {
@@ -432,7 +434,8 @@ func (a *ahead[S, U, M]) recover(id instance, step int, r Result[U, M]) error {
 	return nil
 }
 
-// done returns the tasks of later supersteps, or of the one just opened, that already have a result.
+// done returns the tasks of later supersteps, or of the one just opened, that already have a
+// result.
 func (a *ahead[S, U, M]) done() []*cell[U, M] {
 	var out []*cell[U, M]
 	for _, c := range a.out {

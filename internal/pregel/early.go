@@ -2,8 +2,8 @@ package pregel
 
 import "slices"
 
-// earlyPlan holds, for every vertex, whether its tasks may start before their superstep. It also lists the vertices that must
-// have ended by then, or that can no longer run before it.
+// earlyPlan holds, for every vertex, whether its tasks may start before their superstep. It also
+// lists the vertices that must have ended by then, or that can no longer run before it.
 type earlyPlan struct {
 	may      []bool
 	blockers []vertices // of those that may: whose unfinished tasks could change what the vertex is given
@@ -30,11 +30,12 @@ func (b vertices) add(o vertices) bool {
 	return more
 }
 
-// AllowEarly lets tasks of vertices with declared Reads start as soon as their input is final, instead of at their superstep:
-// once no unfinished task can lead to the vertex, to a vertex it reads, or to one that corrects those. The results of a run
-// and the order of folding stay the same, but a run that ends with a failure may have computed more. It needs Targets of all
-// vertices, and is called once, before the program is used. It takes a bit for every pair of vertices, so that in a program of
-// more than 20,000 of them nothing starts early.
+// AllowEarly lets tasks of vertices with declared Reads start as soon as their input is final,
+// instead of at their superstep: once no unfinished task can lead to the vertex, to a vertex it
+// reads, or to one that corrects those. The results of a run and the order of folding stay the
+// same, but a run that ends with a failure may have computed more. It needs Targets of all
+// vertices, and is called once, before the program is used. It takes a bit for every pair of
+// vertices, so that in a program of more than 20,000 of them nothing starts early.
 func (p *Program[S, U, M]) AllowEarly() {
 	n := len(p.Vertices)
 	if n > 20_000 || !slices.ContainsFunc(p.Vertices, func(v Vertex) bool { return v.Reads != nil }) {

@@ -141,8 +141,8 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Stuck returns why a superstep cannot continue when nothing is running and nothing may start: a *TasksError or a
-// *WaitingError.
+// Stuck returns why a superstep cannot continue when nothing is running and nothing may start: a
+// *TasksError or a *WaitingError.
 func (m *Machine[S, U, M]) Stuck() error {
 	if failed := m.Failures(); len(failed) > 0 {
 		e := &TasksError{Step: m.Step()}

@@ -19,15 +19,16 @@ const (
 // A Vertex is a node of the graph.
 type Vertex struct {
 	Name string
-	// Need makes the vertex a join: it is woken once Need of its Sources have sent, each counted once, over any number of
-	// supersteps. That is a round. Messages of further sources are dropped until all have sent, or until one sends again,
-	// which begins the next round: every message of that superstep belongs to the new round. If 0, the vertex is no join: any
-	// message wakes it, and the messages of one superstep are one visit.
+	// Need makes the vertex a join: it is woken once Need of its Sources have sent, each counted
+	// once, over any number of supersteps. That is a round. Messages of further sources are dropped
+	// until all have sent, or until one sends again, which begins the next round: every message of
+	// that superstep belongs to the new round. If 0, the vertex is no join: any message wakes it,
+	// and the messages of one superstep are one visit.
 	Need    int
 	Sources []int // of a join: the vertices it waits for, by index, sorted, distinct; what others send wakes it as ever
-	// Reads are the vertices whose updates its tasks see: their state is the first state of the run with only those updates
-	// folded in, up to the superstep before theirs. If nil, they see the whole state. A task that reads little may start
-	// early, see Program.AllowEarly.
+	// Reads are the vertices whose updates its tasks see: their state is the first state of the run
+	// with only those updates folded in, up to the superstep before theirs. If nil, they see the
+	// whole state. A task that reads little may start early, see Program.AllowEarly.
 	Reads []int
 	// Targets are all vertices it may ever send to, in any way. Only AllowEarly looks at them.
 	Targets []int
@@ -42,13 +43,15 @@ type Program[S, U, M any] struct {
 	// Reduce folds an update into the state. It must be a pure function: it is called
 	// in path order at every barrier, and again when a run is recovered.
 	Reduce func(S, U) S
-	// Terminal ends the run as soon as it returns true for the state, whatever is still active. If nil, it never does.
+	// Terminal ends the run as soon as it returns true for the state, whatever is still active. If
+	// nil, it never does.
 	Terminal func(S) bool
-	// Branch returns a copy of a state that can be folded independently: the two must not share memory that Reduce writes to,
-	// such as the spare capacity of a slice. It may be nil if Reduce writes to no shared memory.
+	// Branch returns a copy of a state that can be folded independently: the two must not share
+	// memory that Reduce writes to, such as the spare capacity of a slice. It may be nil if Reduce
+	// writes to no shared memory.
 	Branch func(S) S
-	// Check examines the results of a complete superstep before its commit, in path order. An error ends the run there. If
-	// nil, nothing is checked.
+	// Check examines the results of a complete superstep before its commit, in path order. An error
+	// ends the run there. If nil, nothing is checked.
 	Check func(tasks []Task[M], results []Result[U, M]) error
 
 	early *earlyPlan // who may start early, nil for nobody
@@ -97,7 +100,8 @@ type Result[U, M any] struct {
 	Note    any      // for the recorder; the machine does not look at it
 }
 
-// A Fix is an update made on behalf of another vertex. Readers of that vertex see it as one of that vertex's own updates.
+// A Fix is an update made on behalf of another vertex. Readers of that vertex see it as one of that
+// vertex's own updates.
 type Fix[U any] struct {
 	Vertex int // one that the task's own Corrects
 	Update U
@@ -204,8 +208,9 @@ func (m *Machine[S, U, M]) Path(t *Task[M]) string {
 	return Path(m.prog.Vertices[t.Vertex].Name, t.Key, t.Visit)
 }
 
-// Plan returns the tasks that may start now, in path order, followed by those that start early. Each task is returned once,
-// and again after Wake. The slice is the machine's own and valid until the next call of Plan or Commit.
+// Plan returns the tasks that may start now, in path order, followed by those that start early.
+// Each task is returned once, and again after Wake. The slice is the machine's own and valid until
+// the next call of Plan or Commit.
 func (m *Machine[S, U, M]) Plan() []Task[M] {
 	if m.fresh {
 		m.fresh = false
@@ -242,8 +247,8 @@ func (m *Machine[S, U, M]) Sees(t *Task[M]) S {
 	return m.views.sees(t.Vertex)
 }
 
-// Apply applies the result of a task of this superstep. It changes only that task; the state changes at Commit. A refused
-// result changes nothing.
+// Apply applies the result of a task of this superstep. It changes only that task; the state
+// changes at Commit. A refused result changes nothing.
 func (m *Machine[S, U, M]) Apply(index int, r Result[U, M]) error {
 	if index < 0 && m.ahead != nil {
 		var err error
@@ -319,8 +324,8 @@ func (m *Machine[S, U, M]) again(index int) {
 	}
 }
 
-// Recover gives a restored machine the recorded result of a task of the current superstep, so that Plan does not return it.
-// Call it before the first Plan of the step.
+// Recover gives a restored machine the recorded result of a task of the current superstep, so that
+// Plan does not return it. Call it before the first Plan of the step.
 func (m *Machine[S, U, M]) Recover(index int, r Result[U, M]) error {
 	if !m.fresh {
 		return fmt.Errorf("superstep %d has started already", m.step)
@@ -359,8 +364,8 @@ func (m *Machine[S, U, M]) Waits() []Task[M] {
 	return out
 }
 
-// Skipped returns, in path order, the paths of the tasks that the last commit skipped, and the paths that its tasks reported
-// as skipped inside them. The slice is valid until the next commit.
+// Skipped returns, in path order, the paths of the tasks that the last commit skipped, and the
+// paths that its tasks reported as skipped inside them. The slice is valid until the next commit.
 func (m *Machine[S, U, M]) Skipped() []string { return m.skipped }
 
 func (m *Machine[S, U, M]) having(o Outcome, n int) []int {
@@ -376,7 +381,8 @@ func (m *Machine[S, U, M]) having(o Outcome, n int) []int {
 	return out
 }
 
-// Check runs the program's check on a superstep that is Complete. A driver calls it before Commit, and stops with its error.
+// Check runs the program's check on a superstep that is Complete. A driver calls it before Commit,
+// and stops with its error.
 func (m *Machine[S, U, M]) Check() error {
 	if m.prog.Check == nil {
 		return nil
@@ -467,7 +473,8 @@ func (p *Program[S, U, M]) joins(from, to int, key string) bool {
 	return found
 }
 
-// fire counts the sources of the joins that received messages, and wakes the joins that have enough.
+// fire counts the sources of the joins that received messages, and wakes the joins that have
+// enough.
 func (m *Machine[S, U, M]) fire() {
 	slices.SortStableFunc(m.arrived, func(a, b joining[M]) int { return a.send.To - b.send.To })
 	for rest := m.arrived; len(rest) > 0; {
@@ -595,8 +602,8 @@ func (m *Machine[S, U, M]) visit(vertex int, key string) int {
 	return int(n)
 }
 
-// Stalled returns the joins that some but not enough sources have reached, by vertex, with the missing sources. Once the run
-// has Ended they can never fire.
+// Stalled returns the joins that some but not enough sources have reached, by vertex, with the
+// missing sources. Once the run has Ended they can never fire.
 func (m *Machine[S, U, M]) Stalled() map[int][]int {
 	var out map[int][]int
 	for to, r := range m.rounds {

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Path returns the identity of a task as it stands in logs: the vertex, the key of the instance in brackets if there is one,
-// and the visit after # if it is not the first. It names the position of the task in the graph and does not depend on time:
+// Path returns the identity of a task as it stands in logs: the vertex, the key of the instance in
+// brackets if there is one, and the visit after # if it is not the first. It names the position of
+// the task in the graph and does not depend on time:
 //
 //	write    researcher[gc-pacer]    search#2
 //

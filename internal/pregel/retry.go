@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A Retry describes how often and how soon a failed task is tried again. If nil, there is one attempt.
+// A Retry describes how often and how soon a failed task is tried again. If nil, there is one
+// attempt.
 type Retry struct {
 	Attempts int              // in all, the first included; defaults to 3
 	Backoff  time.Duration    // before the second attempt; defaults to 500 ms, negative for none
@@ -15,8 +16,8 @@ type Retry struct {
 	If       func(error) bool // whether a failure is worth another attempt; defaults to always
 }
 
-// After returns the pause between an attempt that failed, counted from 1, and the next, and whether there is a next. Chance,
-// in [0, 1), selects the pause between its bounds.
+// After returns the pause between an attempt that failed, counted from 1, and the next, and whether
+// there is a next. Chance, in [0, 1), selects the pause between its bounds.
 func (r *Retry) After(attempt int, err error, chance float64) (time.Duration, bool) {
 	if r == nil {
 		return 0, false

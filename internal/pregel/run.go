@@ -14,10 +14,11 @@ import (
 // return soon after ctx is done. A panic in it is a failed task.
 type Exec[S, U, M any] func(ctx context.Context, t *Task[M], state S) Result[U, M]
 
-// A Recorder makes results durable. Record is called from one goroutine at a time, with the tasks that have ended since the
-// last call, in path order, and whether they closed their superstep; the machine has applied all of that by then. Once Record
-// has returned nil, the tasks are part of the run; nothing that depends on them starts before. After an error the run stops
-// and the machine must be discarded.
+// A Recorder makes results durable. Record is called from one goroutine at a time, with the tasks
+// that have ended since the last call, in path order, and whether they closed their superstep; the
+// machine has applied all of that by then. Once Record has returned nil, the tasks are part of the
+// run; nothing that depends on them starts before. After an error the run stops and the machine
+// must be discarded.
 type Recorder[S, U, M any] interface {
 	Record(ctx context.Context, m *Machine[S, U, M], ended []Ended[U, M], commit bool) error
 }
@@ -38,19 +39,20 @@ type RunOptions[S, U, M any] struct {
 	Barrier     bool              // no task starts before its superstep, even if what it reads is final
 	Stop        <-chan struct{}   // once closed, nothing starts any more, and the run ends with ErrStopped when what is running has ended; defaults to never
 	Wake        <-chan struct{}   // says that waiting tasks may go on, so that Ready is asked of each; defaults to never
-	// Ready reports whether a waiting task may continue now. It is called when Wake signals, and before the run would end
-	// because nothing is left to do. If nil, no task may.
+	// Ready reports whether a waiting task may continue now. It is called when Wake signals, and
+	// before the run would end because nothing is left to do. If nil, no task may.
 	Ready func(t *Task[M]) bool
 }
 
 // ErrStopped reports that a run was stopped from outside, between two tasks.
 var ErrStopped = errors.New("the run was stopped")
 
-// Run drives a machine to its end on goroutines of this process. It returns nil once the machine has ended; a *TasksError if
-// tasks failed for good, after the others of their superstep have ended; a *WaitingError if only waiting tasks are left; a
-// *StepLimitError or *TimeoutError at a limit; a *StalledError if a join never fired; and the cause of ctx if that ended
-// first. In each of these cases the machine is consistent and Run can be called again. When it returns, all goroutines that it
-// started have ended.
+// Run drives a machine to its end on goroutines of this process. It returns nil once the machine
+// has ended; a *TasksError if tasks failed for good, after the others of their superstep have
+// ended; a *WaitingError if only waiting tasks are left; a *StepLimitError or *TimeoutError at a
+// limit; a *StalledError if a join never fired; and the cause of ctx if that ended first. In each
+// of these cases the machine is consistent and Run can be called again. When it returns, all
+// goroutines that it started have ended.
 //
 // A superstep of one task, and any with a Parallelism of 1, computes on the caller's goroutine.
 func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, M], opt *RunOptions[S, U, M]) error {
@@ -99,8 +101,8 @@ type driver[S, U, M any] struct {
 
 func (d *driver[S, U, M]) idle() bool { return d.pool.idle() && len(d.line) == 0 }
 
-// collect returns tasks that have ended. If tasks run one at a time, they are computed here, so that each is recorded before
-// the next starts.
+// collect returns tasks that have ended. If tasks run one at a time, they are computed here, so
+// that each is recorded before the next starts.
 func (d *driver[S, U, M]) collect(m *Machine[S, U, M], wake <-chan struct{}) []Ended[U, M] {
 	if len(d.line) == 0 {
 		return d.pool.collect(wake)
@@ -328,8 +330,8 @@ func (p *pool[S, U, M]) submit(tasks []Task[M]) {
 	p.mu.Unlock()
 }
 
-// wake starts a worker, unless one is about to take a task: that worker starts the next one afterwards. So long tasks get a
-// goroutine each, and short ones share a few. The caller holds mu.
+// wake starts a worker, unless one is about to take a task: that worker starts the next one
+// afterwards. So long tasks get a goroutine each, and short ones share a few. The caller holds mu.
 func (p *pool[S, U, M]) wake() {
 	if !p.coming && p.busy < p.size {
 		p.coming = true

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A Snapshot is the whole state of a machine between two supersteps. It refers to vertices by name, so it survives a change of
-// their order, and it encodes as JSON if S and M do.
+// A Snapshot is the whole state of a machine between two supersteps. It refers to vertices by name,
+// so it survives a change of their order, and it encodes as JSON if S and M do.
 type Snapshot[S, U, M any] struct {
 	Step      int               `json:"step"`
 	State     S                 `json:"state"`

@@ -2,8 +2,8 @@ package pregel
 
 import "slices"
 
-// views holds the input of vertices that do not read the whole state: the first state of the run, and the updates of the
-// vertices that are read by others.
+// views holds the input of vertices that do not read the whole state: the first state of the run,
+// and the updates of the vertices that are read by others.
 type views[S, U any] struct {
 	reduce  func(S, U) S
 	branch  func(S) S

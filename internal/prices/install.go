@@ -31,8 +31,9 @@ func (e *OlderError) Error() string {
 	return fmt.Sprintf("the table is of %s and older than %s, which is of %s", e.Date, where, e.Installed)
 }
 
-// Load returns the embedded table, overlaid by the user's table in a folder, and the path of the user's, "" if there is none.
-// If the user's table cannot be read, it returns the embedded one and the error.
+// Load returns the embedded table, overlaid by the user's table in a folder, and the path of the
+// user's, "" if there is none. If the user's table cannot be read, it returns the embedded one and
+// the error.
 func Load(dir string) (*Table, string, error) {
 	base := Embedded()
 	path, err := installed(dir)
@@ -87,9 +88,9 @@ func read(path string) ([]byte, error) {
 	return b, nil
 }
 
-// Install copies a table from a file into the user's configuration folder, and returns it with its new path. A table that is
-// older than the current one (the user's or the embedded one) is refused with an [*OlderError] unless force is set. A user's
-// table that cannot be read is replaced.
+// Install copies a table from a file into the user's configuration folder, and returns it with its
+// new path. A table that is older than the current one (the user's or the embedded one) is refused
+// with an [*OlderError] unless force is set. A user's table that cannot be read is replaced.
 func Install(dir, file string, force bool) (*Table, string, error) {
 	if dir == "" {
 		return nil, "", errors.New("there is no folder for the user's configuration")

@@ -1,8 +1,8 @@
 // Package prices knows what models cost and how much they hold: a table, embedded and dated,
 // over which a user's own can be laid without a new release.
 //
-// The numbers are facts that others gathered; providers change them without notice. A model that is missing from the table has
-// no price, and its cost is not counted.
+// The numbers are facts that others gathered; providers change them without notice. A model that is
+// missing from the table has no price, and its cost is not counted.
 package prices
 
 import (
@@ -74,8 +74,8 @@ func (t *Table) Models() []Model {
 	return slices.Clone(t.models)
 }
 
-// Over returns a table laid over another one: the entries of the upper table replace those of the lower. Date and sources are
-// those of the upper table.
+// Over returns a table laid over another one: the entries of the upper table replace those of the
+// lower. Date and sources are those of the upper table.
 func (t *Table) Over(lower *Table) *Table {
 	if t == nil {
 		return lower
@@ -117,8 +117,9 @@ func (t *Table) reindex() {
 	}
 }
 
-// Find returns the model of a name "provider/model", whatever its case. An unknown name stands for the longest known name that
-// it extends by a dash and a date, or by "-latest". Other suffixes mean other models: gpt-5-pro is not gpt-5.
+// Find returns the model of a name "provider/model", whatever its case. An unknown name stands for
+// the longest known name that it extends by a dash and a date, or by "-latest". Other suffixes mean
+// other models: gpt-5-pro is not gpt-5.
 func (t *Table) Find(name string) (Model, bool) {
 	if t == nil || len(name) > maxName {
 		return Model{}, false
@@ -145,8 +146,8 @@ func (t *Table) Find(name string) (Model, bool) {
 var date = regexp.MustCompile(`^(?:20\d\d-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])|(?:0[1-9]|1[0-2])-20\d\d|2[0-9](?:0[1-9]|` +
 	`1[0-2])|(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01]))$`)
 
-// dated reports whether the end of a name only selects an edition of a model: 2025-08-07, 20250807, 08-2025, 2508, 0807, 08-07
-// or latest.
+// dated reports whether the end of a name only selects an edition of a model: 2025-08-07, 20250807,
+// 08-2025, 2508, 0807, 08-07 or latest.
 func dated(end string) bool { return end == "latest" || date.MatchString(end) }
 
 // Newest returns the newest model of a provider, among those that have a word between the dashes
@@ -170,8 +171,8 @@ func (t *Table) Newest(provider, word string) (Model, bool) {
 	return best, found
 }
 
-// version returns the small numbers in a name: 4 and 5 of claude-sonnet-4-5, 2 and 5 of gemini-2.5-pro. Others
-// are dates and sizes.
+// version returns the small numbers in a name: 4 and 5 of claude-sonnet-4-5, 2 and 5 of
+// gemini-2.5-pro. Others are dates and sizes.
 func version(name string) []int {
 	var out []int
 	for _, word := range strings.FieldsFunc(name, func(r rune) bool { return r == '-' || r == '.' }) {

@@ -1,5 +1,5 @@
-// Package procgroup runs untrusted commands, and makes sure that no process is left when they end: neither the processes they
-// started, nor those that left their group to survive.
+// Package procgroup runs untrusted commands, and makes sure that no process is left when they end:
+// neither the processes they started, nor those that left their group to survive.
 package procgroup
 
 import (
@@ -22,9 +22,9 @@ const Grace = 2 * time.Second
 // mark is the variable that identifies the processes of a command, even outside its group.
 const mark = "SUPERSTEP_GROUP"
 
-// Command is exec.CommandContext for a command with a process group of its own. When ctx ends, the group is told to end and
-// killed after Grace. Env replaces the environment, nil means an empty one. The caller must call Sweep when the command has
-// ended, however it ended.
+// Command is exec.CommandContext for a command with a process group of its own. When ctx ends, the
+// group is told to end and killed after Grace. Env replaces the environment, nil means an empty
+// one. The caller must call Sweep when the command has ended, however it ended.
 func Command(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(slices.DeleteFunc(slices.Clone(env), func(v string) bool {
@@ -36,7 +36,8 @@ func Command(ctx context.Context, env []string, name string, args ...string) *ex
 	return cmd
 }
 
-// Mark returns a variable that identifies the processes of a command that was not created by Command.
+// Mark returns a variable that identifies the processes of a command that was not created by
+// Command.
 func Mark() string { return mark + "=" + rand.Text() }
 
 // Terminate tells the group of a process to end.
@@ -77,8 +78,8 @@ func Sweep(p *os.Process, env []string) {
 	}
 }
 
-// Base returns an environment for commands that must not see the secrets of this process: only the given variables
-// ("NAME=value") for paths and languages.
+// Base returns an environment for commands that must not see the secrets of this process: only the
+// given variables ("NAME=value") for paths and languages.
 func Base(environ []string) []string {
 	keep := []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "TMPDIR", "TEMP", "TMP",
@@ -105,8 +106,8 @@ func Variable(environ []string, name string) (string, bool) {
 	return "", false
 }
 
-// Look returns the path of a program by the PATH of an environment. Only absolute folders count: files in the current folder
-// must not be run by accident.
+// Look returns the path of a program by the PATH of an environment. Only absolute folders count:
+// files in the current folder must not be run by accident.
 func Look(environ []string, name string) (string, error) {
 	path, _ := Variable(environ, "PATH")
 	for _, dir := range filepath.SplitList(path) {
@@ -154,8 +155,8 @@ func (t *Tail) Text(most int) string {
 	return "…" + string(b)
 }
 
-// GitSafe returns variables that keep Git from executing anything in a folder that only looks like a repository: one without a
-// .git, which any tool that writes files could create.
+// GitSafe returns variables that keep Git from executing anything in a folder that only looks like
+// a repository: one without a .git, which any tool that writes files could create.
 func GitSafe() []string {
 	return []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.bareRepository", "GIT_CONFIG_VALUE_0=explicit"}
 }

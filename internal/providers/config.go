@@ -18,7 +18,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-// A Provider is a provider that the user configured. It holds no secrets, only the names of the variables that hold them.
+// A Provider is a provider that the user configured. It holds no secrets, only the names of the
+// variables that hold them.
 type Provider struct {
 	Name     string            // the first half of the names of its models
 	BaseURL  string            // as the provider documents it for the protocol
@@ -28,7 +29,8 @@ type Provider struct {
 	Headers  map[string]string // further headers, to the variables with their values
 }
 
-// endpoint returns the endpoint of the provider. It replaces a built-in one of the same name completely.
+// endpoint returns the endpoint of the provider. It replaces a built-in one of the same name
+// completely.
 func (c *Provider) endpoint() endpoint {
 	e := endpoint{
 		name: c.Name, protocol: cmp.Or(c.Protocol, nameOpenAI), base: strings.TrimRight(c.BaseURL, "/"),
@@ -47,8 +49,8 @@ const (
 	maxHeaders   = 20
 )
 
-// Load reads the providers that the user configured, from the file providers.yaml in the configuration folder. Without the
-// file there are none.
+// Load reads the providers that the user configured, from the file providers.yaml in the
+// configuration folder. Without the file there are none.
 func Load(dir string) ([]Provider, error) {
 	if dir == "" {
 		return nil, nil

@@ -95,8 +95,9 @@ func (p *Providers) some() []string {
 	return out
 }
 
-// Configured returns the providers that are ready to use, with what configures them, such as "openai (OPENAI_API_KEY)".
-// Servers on this machine are left out, since it is unknown whether they run.
+// Configured returns the providers that are ready to use, with what configures them, such as
+// "openai (OPENAI_API_KEY)". Servers on this machine are left out, since it is unknown whether they
+// run.
 func (p *Providers) Configured() []string {
 	var out []string
 	for i := range p.all {

@@ -44,10 +44,10 @@ const (
 	maxListed  = 200     // models of it
 )
 
-// Choose returns the model to use when none is named: of the layers of [Options], else of the first provider whose key is
-// there, else of the first server on this machine that answers with a model, else "offline". It looks for servers at most
-// once, only on this machine, and for 300 ms at most. It always returns a model name, but does not guarantee that the model
-// can be opened.
+// Choose returns the model to use when none is named: of the layers of [Options], else of the first
+// provider whose key is there, else of the first server on this machine that answers with a model,
+// else "offline". It looks for servers at most once, only on this machine, and for 300 ms at most.
+// It always returns a model name, but does not guarantee that the model can be opened.
 func (p *Providers) Choose(ctx context.Context) Choice {
 	p.choose.Lock()
 	defer p.choose.Unlock()
@@ -211,7 +211,8 @@ func (p *Providers) models(e *endpoint, names []string) []Known {
 	return out
 }
 
-// Known returns what the table has on a model: its price and how much it holds. For an unknown model it returns only the name.
+// Known returns what the table has on a model: its price and how much it holds. For an unknown
+// model it returns only the name.
 func (p *Providers) Known(name string) Known {
 	k := Known{Name: name}
 	e, rest := p.find(name)

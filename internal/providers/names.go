@@ -21,9 +21,9 @@ var (
 // provider such as claude-sonnet-4-5, gpt-5 and gemini-2.5-pro, names as Copilot shows them ("GPT-4.1
 // (copilot)"), a provider alone, and offline. "", "inherit" and "default" are the fallback.
 //
-// If a model's provider is not configured, Resolve returns the model at OpenRouter if there is a key for that, or else the
-// fallback, and a note about it; otherwise the note is "". A missing fallback or an unknown name is an error. Errors are of
-// type [*Error]. Nothing is sent.
+// If a model's provider is not configured, Resolve returns the model at OpenRouter if there is a
+// key for that, or else the fallback, and a note about it; otherwise the note is "". A missing
+// fallback or an unknown name is an error. Errors are of type [*Error]. Nothing is sent.
 func (p *Providers) Resolve(name, fallback string) (resolved, note string, err error) {
 	asked := strings.TrimSpace(name)
 	bare := longWindow.ReplaceAllString(vendorNote.ReplaceAllString(asked, ""), "")
@@ -118,7 +118,8 @@ func (p *Providers) settle(asked string, e *endpoint, model, fallback string) (s
 	return "", "", lacks
 }
 
-// routed returns OpenRouter's name for a model: Anthropic's models have points instead of dashes there, and no dates.
+// routed returns OpenRouter's name for a model: Anthropic's models have points instead of dashes
+// there, and no dates.
 func routed(e *endpoint, model string) string {
 	if e.name != nameAnthropic {
 		return model

@@ -56,8 +56,8 @@ func (p *Providers) cassette(name, file string) (model.Model, error) {
 	return played{m, cassettePrefix + file}, nil
 }
 
-// played is a recording under the name that opens it again. The recording's own name is that of the recorded model; opening
-// that would call the real model.
+// played is a recording under the name that opens it again. The recording's own name is that of the
+// recorded model; opening that would call the real model.
 type played struct {
 	*cassette.Player
 	name string

@@ -1,5 +1,6 @@
-// Package providers opens models by name, "provider/model". It knows the addresses of the providers, where their keys are, the
-// prices of their models, and which model to use if none is named.
+// Package providers opens models by name, "provider/model". It knows the addresses of the
+// providers, where their keys are, the prices of their models, and which model to use if none is
+// named.
 //
 // An API key goes to the endpoint it belongs to and nowhere else. Endpoints are those built in,
 // those of the user's configuration, and those of variables such as OPENAI_BASE_URL; never those of
@@ -29,8 +30,9 @@ type Options struct {
 	Offline    bool                // open no connection but to this machine
 	Config     []Provider          // of the user; they hide built-in ones of the same name. See [ParseConfig]
 	Prices     *prices.Table       // defaults to the embedded table
-	// MaxWait is the longest that a model waits by itself when its provider asks for a pause. For a longer pause the caller
-	// gets an error with the duration. The default is that of the providers, one minute.
+	// MaxWait is the longest that a model waits by itself when its provider asks for a pause. For a
+	// longer pause the caller gets an error with the duration. The default is that of the
+	// providers, one minute.
 	MaxWait time.Duration
 	// TurnTimeout is the longest that a turn of a model may take, and half of it the longest without
 	// progress. The default is that of the models: 10 minutes.
@@ -246,7 +248,8 @@ func (p *Providers) headers(e *endpoint) (h http.Header, missing string) {
 	return h, ""
 }
 
-// ready returns an error for what a provider lacks, or nil. It does not check whether a server answers.
+// ready returns an error for what a provider lacks, or nil. It does not check whether a server
+// answers.
 func (p *Providers) ready(e *endpoint) *Error {
 	base, _ := p.base(e)
 	here := loopback(base)
@@ -260,8 +263,8 @@ func (p *Providers) ready(e *endpoint) *Error {
 	return nil
 }
 
-// remote reports whether a local server forwards requests for a model to another server, as Ollama does for names with the tag
-// cloud.
+// remote reports whether a local server forwards requests for a model to another server, as Ollama
+// does for names with the tag cloud.
 func remote(e *endpoint, name string) bool {
 	return e.local && (strings.HasSuffix(name, ":cloud") || strings.HasSuffix(name, "-cloud"))
 }

@@ -55,8 +55,8 @@ func remoteKey(name, base, standard, vendor string) endpoint {
 	}
 }
 
-// localServer returns a server on this machine that needs no key. It gets one if there is a variable
-// for it and that is set.
+// localServer returns a server on this machine that needs no key. It gets one if there is a
+// variable for it and that is set.
 func localServer(name, base string, keys ...string) endpoint {
 	return endpoint{
 		name: name, protocol: nameOpenAI, base: base, baseEnv: strings.ToUpper(name) + "_BASE_URL", keys: keys,

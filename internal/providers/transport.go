@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// client returns the HTTP client of one model: what it sends goes to its endpoint's host or nowhere.
+// client returns the HTTP client of one model: what it sends goes to its endpoint's host or
+// nowhere.
 func (p *Providers) client(base string, headers http.Header) *http.Client {
 	c := &http.Client{}
 	if p.opt.HTTPClient != nil {
@@ -73,7 +74,8 @@ func (g *guard) CloseIdleConnections() {
 	}
 }
 
-// localTransport connects only to this machine, whatever names resolve to, and uses no proxy. It keeps no connections.
+// localTransport connects only to this machine, whatever names resolve to, and uses no proxy. It
+// keeps no connections.
 func localTransport() *http.Transport {
 	d := &net.Dialer{Timeout: 10 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
 		host, _, err := net.SplitHostPort(address)

@@ -253,7 +253,8 @@ func hyphen(text string) string {
 	return fmt.Sprintf("a hyphen means minus here; write %s[%q]", m[1], m[2])
 }
 
-// A refReader finds the references of an expression, and the language features that recipes do not support.
+// A refReader finds the references of an expression, and the language features that recipes do not
+// support.
 type refReader struct {
 	condition *Condition
 	offsets   []int

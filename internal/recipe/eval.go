@@ -29,9 +29,11 @@ type Result struct {
 	Status Status          `json:"status"`
 	Output json.RawMessage `json:"output,omitempty"` // a JSON value; nothing is null
 	Error  string          `json:"error,omitempty"`
-	// Skips is set for a failed step if its dependents are skipped, and for a step that was skipped because of such a failure.
+	// Skips is set for a failed step if its dependents are skipped, and for a step that was skipped
+	// because of such a failure.
 	Skips bool `json:"skips,omitempty"`
-	// Bad lists the failed or degraded steps whose results the step has read, in the order of the file.
+	// Bad lists the failed or degraded steps whose results the step has read, in the order of the
+	// file.
 	Bad []string `json:"bad,omitempty"`
 }
 
@@ -40,12 +42,13 @@ type Scope struct {
 	Inputs map[string]any                  // by name, as Decode gives them; every declared one is there
 	Step   func(id string) (*Result, bool) // of those that have ended
 	Vars   map[string]any                  // of containers: items under their names, "index", and "loop" as a map of round and output
-	// Clean, if non-nil, is applied to values of steps and items that are inserted into a text; inputs and the author's text
-	// stay as they are.
+	// Clean, if non-nil, is applied to values of steps and items that are inserted into a text;
+	// inputs and the author's text stay as they are.
 	Clean func(string) string
 }
 
-// Decode reads a JSON value: whole numbers that fit are int, other numbers float64. Empty input is null.
+// Decode reads a JSON value: whole numbers that fit are int, other numbers float64. Empty input is
+// null.
 func Decode(raw json.RawMessage) (any, error) {
 	v, err := decode(raw)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// elsewhere maps the field names of other systems, in lower case and without - and _, to fields of recipes. The first field
-// that the current map may have is meant.
+// elsewhere maps the field names of other systems, in lower case and without - and _, to fields of
+// recipes. The first field that the current map may have is meant.
 var elsewhere = map[string][]string{
 	"if": {"when", "until"}, "onlyif": {"when"}, "condition": {"when", "until"}, "where": {"when"},
 	"exitwhen": {"until"}, "stopwhen": {"until"}, "stopif": {"until"}, "breakif": {"until"}, "exitcondition": {"until"},
@@ -83,8 +83,9 @@ type fieldMap struct {
 	has    map[string]bool       // all keys, once they were asked for
 }
 
-// unknown reports a key that is no field, and what was probably meant. If the guess is certain and that field is missing, the
-// value is read as the field's, so that the mistake does not cause further errors.
+// unknown reports a key that is no field, and what was probably meant. If the guess is certain and
+// that field is missing, the value is read as the field's, so that the mistake does not cause
+// further errors.
 func (p *reading) unknown(m *fieldMap, k, v *yaml.Node) {
 	say := func(hint string) { p.mark(k, codeField, "%s has no field `%s`%s", m.what, name(k.Value), hint) }
 	if cutOff(m.node, v) {
@@ -123,7 +124,8 @@ func (p *reading) unknown(m *fieldMap, k, v *yaml.Node) {
 
 const commaHint = "; within { } a text that has a comma must be in quotes"
 
-// cutOff reports whether a key within { } has no value. It is then probably the rest of a text that was split at a comma.
+// cutOff reports whether a key within { } has no value. It is then probably the rest of a text that
+// was split at a comma.
 func cutOff(n, v *yaml.Node) bool {
 	return v.Kind == yaml.ScalarNode && v.Value == "" && v.Style == 0 && n.Style&yaml.FlowStyle != 0
 }

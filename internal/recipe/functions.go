@@ -63,7 +63,8 @@ func (e *evaluation) call(n *ast.BuiltinNode) any {
 	return e.convert(n.Name, arg(0))
 }
 
-// concat concatenates lists. If deep is set it also flattens nested lists, and keeps other elements as they are.
+// concat concatenates lists. If deep is set it also flattens nested lists, and keeps other elements
+// as they are.
 func (e *evaluation) concat(lists []any, deep bool) []any {
 	out := []any{}
 	for _, l := range lists {
@@ -236,7 +237,8 @@ func (e *evaluation) join(args []any, word func(int) string) any {
 	return b.String()
 }
 
-// extreme returns the least or the greatest number, including numbers in lists, or null if there are none.
+// extreme returns the least or the greatest number, including numbers in lists, or null if there
+// are none.
 func (e *evaluation) extreme(fn string, args []any) any {
 	var best any
 	for _, a := range args {

@@ -9,14 +9,16 @@ import (
 	"github.com/expr-lang/expr/vm/runtime"
 )
 
-// The bounds of one evaluation. The library's virtual machine limits the size of lists, but neither time nor texts. So
-// conditions are evaluated here, on the tree that the library has parsed and checked.
+// The bounds of one evaluation. The library's virtual machine limits the size of lists, but neither
+// time nor texts. So conditions are evaluated here, on the tree that the library has parsed and
+// checked.
 const (
 	maxWork = 2_000_000 // nodes evaluated, items looked at, and 32 bytes of texts read
 	maxMade = 16 << 20  // bytes of texts and lists made
 )
 
-// Holds evaluates the condition. It is bounded in time and memory, and fails if the result is neither true nor false.
+// Holds evaluates the condition. It is bounded in time and memory, and fails if the result is
+// neither true nor false.
 func (c *Condition) Holds(s *Scope) (holds bool, err error) {
 	v, err := c.Value(s)
 	if err != nil {

@@ -49,7 +49,8 @@ func (p *reading) declared(n *yaml.Node, what string) []Input {
 	return all
 }
 
-// input reads one input. The key is the name of the input if inputs are a map, or nil if they are a list.
+// input reads one input. The key is the name of the input if inputs are a map, or nil if they are a
+// list.
 func (p *reading) input(n *yaml.Node, what string, key *yaml.Node) Input {
 	in := Input{Type: "string", Pos: posOf(n)}
 	var typ, def, enum *yaml.Node

@@ -7,8 +7,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// InputSchema returns the JSON Schema of inputs, or of the fields of a form: an object in their order that has
-// no others.
+// InputSchema returns the JSON Schema of inputs, or of the fields of a form: an object in their
+// order that has no others.
 func InputSchema(inputs []Input) *jsonschema.Schema {
 	s := &jsonschema.Schema{
 		Type:                 "object",

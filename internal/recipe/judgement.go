@@ -23,15 +23,16 @@ func (j *Judgement) String() string {
 
 // Quoting describes a model that only searches documents and quotes them.
 type Quoting struct {
-	// Tools returns the tools of an agent, or nil for all tools. The second result is false if there is no such agent.
+	// Tools returns the tools of an agent, or nil for all tools. The second result is false if
+	// there is no such agent.
 	Tools func(agent string) ([]string, bool)
 	// Fits returns why quotes cannot satisfy a schema, or "" if they can.
 	Fits func(*jsonschema.Schema) (why string)
 }
 
-// Judgements returns the steps that a model which only quotes cannot do, in the order of the file. Such a model can quote what
-// an agent finds with search tools, and combine the quotes of earlier steps. It cannot act, create, decide what runs next, or
-// fill schemas other than those of texts.
+// Judgements returns the steps that a model which only quotes cannot do, in the order of the file.
+// Such a model can quote what an agent finds with search tools, and combine the quotes of earlier
+// steps. It cannot act, create, decide what runs next, or fill schemas other than those of texts.
 func (r *Recipe) Judgements(q *Quoting) []Judgement {
 	j := &judging{Quoting: q, answers: map[string]bool{}, items: map[string]bool{}}
 	r.Walk(func(s *Step, _ int) bool {
@@ -128,8 +129,8 @@ func (j *judging) agent(s *Step) string {
 
 var sentenceStart = regexp.MustCompile(`(?:^|[.!?:]\s+|\n\s*\n\s*|\n\s*[-*•] |\n\s*\d+[.)] )([A-Za-z]+)(?:\s+(\w+))?`)
 
-// creates returns the verb of the first instruction that needs more than finding and quoting, or "" if there is none. A text
-// may be written from material.
+// creates returns the verb of the first instruction that needs more than finding and quoting, or ""
+// if there is none. A text may be written from material.
 func creates(prompt string, material bool) string {
 	const judging = " assess brainstorm calculate change check choose classify code compare compute convert count create criticise criticize " +
 		"critique debug decide delete design edit " +

@@ -99,8 +99,9 @@ func (p *reading) readable(text []byte) bool {
 	return fine
 }
 
-// values estimates the number of lists, maps and scalars in a text before it is parsed. The estimate is at least a third of
-// the real number, and at most the number of line ends, commas, brackets and quotes outside block scalars.
+// values estimates the number of lists, maps and scalars in a text before it is parsed. The
+// estimate is at least a third of the real number, and at most the number of line ends, commas,
+// brackets and quotes outside block scalars.
 func values(text []byte) int {
 	n, block := 0, -1
 	for line := range bytes.Lines(text) {
@@ -134,8 +135,8 @@ func (s *source) end() Pos {
 	return Pos{n, max(1, utf8.RuneCount(text[min(s.lines[n-1], len(text)):]))}
 }
 
-// tree reports what is forbidden anywhere in a recipe: anchors, aliases, tags, duplicate keys, keys that are not text, and
-// values that are nested too deeply.
+// tree reports what is forbidden anywhere in a recipe: anchors, aliases, tags, duplicate keys, keys
+// that are not text, and values that are nested too deeply.
 func (p *reading) tree(n *yaml.Node, depth int) {
 	if depth > maxDepth {
 		p.add(posOf(n), codeDepth, "lists and maps more than %d deep in each other", maxDepth)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// meaning checks names: ids must be unique, steps that are depended on or referred to must exist and have ended, and no step
-// may wait for itself.
+// meaning checks names: ids must be unique, steps that are depended on or referred to must exist
+// and have ended, and no step may wait for itself.
 func (p *reading) meaning(top *block) {
 	all := map[string]*step{}
 	for _, s := range p.steps {
@@ -169,8 +169,9 @@ func idsOf(b *block, but *step) []string {
 	return ids
 }
 
-// cycles reports steps that wait for each other, one cycle for each strongly connected component. It returns the steps in
-// dependency order; the steps of a cycle are adjacent. It is Tarjan's algorithm for strongly connected components (1972).
+// cycles reports steps that wait for each other, one cycle for each strongly connected component.
+// It returns the steps in dependency order; the steps of a cycle are adjacent. It is Tarjan's
+// algorithm for strongly connected components (1972).
 func (m *meaning) cycles(b *block) [][]*step {
 	low, num := map[*step]int{}, map[*step]int{}
 	var stack []*step
@@ -268,8 +269,8 @@ func (a ancestors) union(b ancestors) {
 	}
 }
 
-// closeOver computes the steps that have ended when a step starts: its dependencies and, transitively, theirs. The steps of a
-// cycle are ancestors of each other.
+// closeOver computes the steps that have ended when a step starts: its dependencies and,
+// transitively, theirs. The steps of a cycle are ancestors of each other.
 func closeOver(order [][]*step, n int) {
 	for _, knot := range order {
 		set := newAncestors(n)
@@ -285,8 +286,8 @@ func closeOver(order [][]*step, n int) {
 	}
 }
 
-// sites checks the references of texts. The step is the one they belong to, or nil for the output of a block, which sees all
-// steps of the block.
+// sites checks the references of texts. The step is the one they belong to, or nil for the output
+// of a block, which sees all steps of the block.
 func (m *meaning) sites(sites []site, b *block, s *step, sc scope) {
 	for _, at := range sites {
 		for _, ref := range at.refs {
@@ -384,8 +385,8 @@ func (m *meaning) stepRef(path []string, b *block, s *step, say func(code, forma
 	say(codeUnknownStep, "no step `%s`%s", name(id), m.hint(id, m.seen(b, s)))
 }
 
-// ancestor checks that a step has ended when the holder starts. The holder is the step that refers to it, or the sibling
-// container that has the referring step inside.
+// ancestor checks that a step has ended when the holder starts. The holder is the step that refers
+// to it, or the sibling container that has the referring step inside.
 func (m *meaning) ancestor(target, holder, s *step, say func(code, format string, args ...any)) {
 	switch {
 	case holder == nil: // what a block amounts to

@@ -45,8 +45,8 @@ func (p *reading) outputSchema(n *yaml.Node) *jsonschema.Schema {
 	return &s
 }
 
-// unknownType returns a type that JSON Schema does not have, or "". The library would accept such a type, and then no value
-// would ever fit.
+// unknownType returns a type that JSON Schema does not have, or "". The library would accept such a
+// type, and then no value would ever fit.
 func unknownType(s *jsonschema.Schema, depth int) string {
 	if s == nil || depth > 2*maxDepth {
 		return ""
@@ -79,8 +79,8 @@ func unknownType(s *jsonschema.Schema, depth int) string {
 	return ""
 }
 
-// schemaWords maps the keywords of JSON Schema to the schemas that they contain: "" for none, "one" for a schema, "list" for a
-// list of schemas (or one), "map" for a map of schemas.
+// schemaWords maps the keywords of JSON Schema to the schemas that they contain: "" for none, "one"
+// for a schema, "list" for a list of schemas (or one), "map" for a map of schemas.
 var schemaWords = map[string]string{
 	"title": "", "description": "", "default": "", "deprecated": "", "readOnly": "", "writeOnly": "", "examples": "",
 	"type": "", "enum": "", "const": "", "multipleOf": "", "minimum": "", "maximum": "", "exclusiveMinimum": "", "exclusiveMaximum": "",

@@ -12,9 +12,9 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-// Parse reads a recipe. The file is its name for messages. It returns all problems at once, in the order of the file; the
-// recipe is nil if any of them is more than a warning. It stops counting at 1,000 problems. It keeps the text, which the
-// caller must not change afterwards.
+// Parse reads a recipe. The file is its name for messages. It returns all problems at once, in the
+// order of the file; the recipe is nil if any of them is more than a warning. It stops counting at
+// 1,000 problems. It keeps the text, which the caller must not change afterwards.
 func Parse(file string, text []byte) (*Recipe, Problems) {
 	r, problems := read(file, text)
 	if problems.Err() != nil {
@@ -124,8 +124,9 @@ func (p *reading) within(n *yaml.Node, from, to int, code, format string, args .
 	p.report(problem)
 }
 
-// hint returns the end of a sentence with what was probably meant, or with what exists. It is shorter if there is much to
-// compare, so that a file full of mistakes is checked as quickly as any other.
+// hint returns the end of a sentence with what was probably meant, or with what exists. It is
+// shorter if there is much to compare, so that a file full of mistakes is checked as quickly as any
+// other.
 func (p *reading) hint(word string, known []string) string {
 	cost := 0
 	for _, k := range known {
@@ -144,8 +145,8 @@ type field struct {
 	read func(v *yaml.Node)
 }
 
-// object reads a map of known fields. It returns the nodes of the keys that are present, including keys under their names in
-// other systems, or nil if the node is not a map.
+// object reads a map of known fields. It returns the nodes of the keys that are present, including
+// keys under their names in other systems, or nil if the node is not a map.
 func (p *reading) object(n *yaml.Node, what string, fields []field) map[string]*yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		p.wrongType(n, what, "a map")

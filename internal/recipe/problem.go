@@ -45,9 +45,9 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// Structural reports whether a problem is one of form, which the JSON Schema of recipes knows too: both refuse a document with
-// such a problem. Other problems are about the text as YAML, or about the meaning of names and expressions, which a schema
-// cannot check.
+// Structural reports whether a problem is one of form, which the JSON Schema of recipes knows too:
+// both refuse a document with such a problem. Other problems are about the text as YAML, or about
+// the meaning of names and expressions, which a schema cannot check.
 func (p *Problem) Structural() bool { return !p.Warning && structural[p.Code] }
 
 // structural has the codes of problems of form.
@@ -191,8 +191,9 @@ func btoi(b bool) int {
 
 const window = 100 // columns of an excerpt
 
-// Excerpt returns the source line of the problem, cleaned, and below it a caret at the column, or carets under the whole
-// range. Long lines are cut around the problem. It returns "" if there is no such line.
+// Excerpt returns the source line of the problem, cleaned, and below it a caret at the column, or
+// carets under the whole range. Long lines are cut around the problem. It returns "" if there is no
+// such line.
 func (p *Problem) Excerpt(source []byte) string {
 	line, ok := newSource(source).line(p.Pos.Line)
 	if !ok || p.Pos.Col < 1 {

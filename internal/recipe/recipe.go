@@ -81,9 +81,10 @@ type Step struct {
 	ID        string
 	Pos       Pos
 	DependsOn []string // as written or, if nothing is, the steps beside it that it refers to, in the order of the file
-	// Reads lists, in the order of the file, all steps whose results this step uses: its dependencies, and the ancestors in
-	// its block that it or a step inside it refers to in templates and conditions. Steps of an enclosing block are never
-	// listed: they belong to the container's Reads.
+	// Reads lists, in the order of the file, all steps whose results this step uses: its
+	// dependencies, and the ancestors in its block that it or a step inside it refers to in
+	// templates and conditions. Steps of an enclosing block are never listed: they belong to the
+	// container's Reads.
 	Reads []string
 
 	When    *Condition
@@ -92,8 +93,9 @@ type Step struct {
 	Tries   int                // how often an agent is asked again for that
 	Retry   *Retry
 	Timeout time.Duration // of one attempt, 0 for none
-	// OnError decides what a failure of the step means: "continue" makes the text of the error its output, and the run ends
-	// partial; "skip" also skips what depends on it; with "fail" the run fails.
+	// OnError decides what a failure of the step means: "continue" makes the text of the error its
+	// output, and the run ends partial; "skip" also skips what depends on it; with "fail" the run
+	// fails.
 	OnError string
 
 	Agent    *Agent

@@ -111,9 +111,9 @@ func (s *source) next(p place) place {
 	return place{Pos{p.Line, p.Col + 1}, p.off + n}
 }
 
-// at returns the position of a byte of a scalar's value. It relies on the fact that every style of scalar keeps all characters
-// other than white space in their order. If the text does not match the value, it returns the position of the scalar and
-// reports that it is not exact.
+// at returns the position of a byte of a scalar's value. It relies on the fact that every style of
+// scalar keeps all characters other than white space in their order. If the text does not match the
+// value, it returns the position of the scalar and reports that it is not exact.
 func (s *source) at(n *yaml.Node, off int) (pos Pos, exact bool) {
 	start := Pos{n.Line, n.Column}
 	if s.node != n || s.value > off {
@@ -257,8 +257,8 @@ func oneLine(s string, limit int) string {
 	return s
 }
 
-// shownRunes returns a part of a line for an excerpt. It replaces each character by exactly one, so that the caret below is
-// aligned.
+// shownRunes returns a part of a line for an excerpt. It replaces each character by exactly one, so
+// that the caret below is aligned.
 func shownRunes(runes []rune) string {
 	var b strings.Builder
 	for _, r := range runes {

@@ -24,8 +24,8 @@ type step struct {
 	in    *block
 	index int  // in its block
 	free  bool // it has no depends_on
-	// refers lists, for a step without depends_on, the sibling steps that it refers to, with the first position of each
-	// reference.
+	// refers lists, for a step without depends_on, the sibling steps that it refers to, with the
+	// first position of each reference.
 	refers map[*step]site
 	deps   []*yaml.Node
 	sites  []site // of all that is evaluated before it starts

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// syntax reports an error of the YAML reader: in plain words if the probable mistake is known, otherwise in the reader's
-// words.
+// syntax reports an error of the YAML reader: in plain words if the probable mistake is known,
+// otherwise in the reader's words.
 func (p *reading) syntax(err error) {
 	var at, context Pos
 	text := err.Error()
@@ -241,8 +241,9 @@ func nearest(levels []int, indent int) string {
 	return either(words)
 }
 
-// levels returns the columns of the keys (or dashes) that are open above the line. If the line is inside a text block, header
-// is the line where the block starts, and inner is the indentation of its first line.
+// levels returns the columns of the keys (or dashes) that are open above the line. If the line is
+// inside a text block, header is the line where the block starts, and inner is the indentation of
+// its first line.
 func (s *stumble) levels(dashes bool) (levels []int, header, inner int) {
 	low, last, item := 1<<30, 0, false
 	for n := s.at.Line - 1; n > 0 && (low > 0 || item); n-- {
@@ -293,7 +294,8 @@ func (s *stumble) ended(before string) {
 	}
 }
 
-// unquoted reports whether a map is a template without quotes. If so it is reported, and replaced by the intended text.
+// unquoted reports whether a map is a template without quotes. If so it is reported, and replaced
+// by the intended text.
 func (p *reading) unquoted(n *yaml.Node) bool {
 	if n.Kind != yaml.MappingNode || n.Style&yaml.FlowStyle == 0 || n.Anchor != "" || len(n.Content) == 0 || n.Content[0].Kind != yaml.MappingNode {
 		return false

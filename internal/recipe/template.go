@@ -177,7 +177,8 @@ func (r *room) take(n int) bool {
 	return r.left >= 0
 }
 
-// over returns the error for a reference whose value does not fit, or "" if no single reference is to blame.
+// over returns the error for a reference whose value does not fit, or "" if no single reference is
+// to blame.
 func (r *room) over(ref string, size int) error {
 	text := fmt.Sprintf("with its values this is over the limit of %d MiB", r.most>>20)
 	if ref != "" {
@@ -200,8 +201,9 @@ func (e *LookupError) Error() string {
 	return fmt.Sprintf("{{%s}}: %s", oneLine(e.Ref, 200), oneLine(e.Text, 1000))
 }
 
-// Render fills in the values. If a path leads to nothing, it fails with a *LookupError. Inserted text is not interpreted
-// again. The result is valid UTF-8 and at most [maxPrompt] long, which is checked before it is built.
+// Render fills in the values. If a path leads to nothing, it fails with a *LookupError. Inserted
+// text is not interpreted again. The result is valid UTF-8 and at most [maxPrompt] long, which is
+// checked before it is built.
 func (t *Template) Render(s *Scope) (string, error) {
 	return t.render(s, &room{maxPrompt, maxPrompt})
 }

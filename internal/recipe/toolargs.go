@@ -104,8 +104,8 @@ func (c *toolCheck) args(t *Tool, in *toolInputs) {
 	}
 }
 
-// unknownArg reports an argument that a tool does not have. If a tool accepts any argument, it warns of one that resembles a
-// missing known one.
+// unknownArg reports an argument that a tool does not have. If a tool accepts any argument, it
+// warns of one that resembles a missing known one.
 func (c *toolCheck) unknownArg(t *Tool, in *toolInputs, f *valueField, has map[string]bool) {
 	hint := c.hint(f.key, in.names)
 	text := fmt.Sprintf("tool `%s` has no argument `%s`", t.Name, name(f.key))

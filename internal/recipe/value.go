@@ -70,7 +70,8 @@ func (n *valueNode) written() any {
 	return n.plain
 }
 
-// Resolve fills in the values. The result encodes as JSON and shares no memory. It fails like Render.
+// Resolve fills in the values. The result encodes as JSON and shares no memory. It fails like
+// Render.
 func (v *Value) Resolve(s *Scope) (any, error) {
 	return v.node.resolve(s, &room{maxValue, maxValue})
 }

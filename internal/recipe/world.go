@@ -32,9 +32,9 @@ type Callee struct {
 	Recipe *Recipe // nil if it is no recipe
 }
 
-// Check finds mistakes that the file alone does not show: unknown sub-agents, tools and workflows; missing, unknown or
-// mistyped inputs of called workflows and arguments of tools; and recipes that call each other in a cycle. A tool that is off
-// is a warning: a run may turn it on.
+// Check finds mistakes that the file alone does not show: unknown sub-agents, tools and workflows;
+// missing, unknown or mistyped inputs of called workflows and arguments of tools; and recipes that
+// call each other in a cycle. A tool that is off is a warning: a run may turn it on.
 func Check(r *Recipe, w *World) Problems {
 	if r == nil || w == nil {
 		return nil

@@ -32,7 +32,8 @@ type stamp struct {
 	Rules     string        `json:"rules"` // names what was taken out, "" for nothing
 }
 
-// rules identifies a redactor by the names of its secrets: their values must not be derivable from it.
+// rules identifies a redactor by the names of its secrets: their values must not be derivable from
+// it.
 func rules(r *redact.Redactor) string {
 	if r == nil {
 		return ""
@@ -50,8 +51,9 @@ func written(dir string) (s stamp) {
 	return s
 }
 
-// Remove removes what Write writes into a directory, and the directory if nothing else is in it. It goes by names, follows no
-// symbolic link, and refuses a directory whose run.json is not one that Write has written. A missing directory is no error.
+// Remove removes what Write writes into a directory, and the directory if nothing else is in it. It
+// goes by names, follows no symbolic link, and refuses a directory whose run.json is not one that
+// Write has written. A missing directory is no error.
 func Remove(dir string) error {
 	info, err := os.Lstat(dir)
 	switch {

@@ -39,7 +39,8 @@ const (
 	zodModule    = "./superstep-zod.mjs"
 )
 
-// bundleModule bundles a module in memory. The real path is read; the other one is used in messages.
+// bundleModule bundles a module in memory. The real path is read; the other one is used in
+// messages.
 func bundleModule(root, real, shown string) (*bundle, []Problem) {
 	guard := &guard{root: root}
 	if err := guard.above(filepath.Dir(real)); err != nil {
@@ -70,7 +71,8 @@ func bundleModule(root, real, shown string) (*bundle, []Problem) {
 		ResolveExtensions: []string{".ts", ".tsx", ".mts", ".cts", ".mjs", ".js", ".cjs", ".jsx", ".json"},
 		Loader:            map[string]api.Loader{".txt": api.LoaderText, ".md": api.LoaderText},
 		Define: map[string]string{
-			// Our own names for these variables, since bun defines __dirname differently. They refer to the tool's file.
+			// Our own names for these variables, since bun defines __dirname differently. They
+			// refer to the tool's file.
 			"import.meta.url": "__superstep_url", "__dirname": "__superstep_dirname", "__filename": "__superstep_filename",
 			"import.meta.dirname": "__superstep_dirname", "import.meta.filename": "__superstep_filename",
 			"import.meta.dir": "__superstep_dirname", "import.meta.path": "__superstep_filename",
@@ -124,8 +126,9 @@ func bundleModule(root, real, shown string) (*bundle, []Problem) {
 
 var declaration = regexp.MustCompile(`[{,]"?(env|network|read|write)"?:("(?:[^"\\\n]|\\.)*"|\[[^\[\]]*\])`)
 
-// declarations finds what the module's tools can declare that they need: all texts that its code has for one of the keys, of a
-// tool or not. It may find more than is declared, but nothing else is ever granted.
+// declarations finds what the module's tools can declare that they need: all texts that its code
+// has for one of the keys, of a tool or not. It may find more than is declared, but nothing else is
+// ever granted.
 func (b *bundle) declarations() {
 	plain := api.Transform(string(b.code), api.TransformOptions{Loader: api.LoaderJS, MinifyWhitespace: true, Charset: api.CharsetUTF8,
 		LegalComments: api.LegalCommentsNone, LogLevel: api.LogLevelSilent})
@@ -271,7 +274,8 @@ func (g *guard) plugin() api.Plugin {
 	}}
 }
 
-// esbuild reads these files in every folder that it visits, and would block on a FIFO. So they are checked first.
+// esbuild reads these files in every folder that it visits, and would block on a FIFO. So they are
+// checked first.
 func telling() []string { return []string{"package.json", "tsconfig.json", "jsconfig.json"} }
 
 // folder returns why the files that describe a folder must not be read.

@@ -118,8 +118,8 @@ func digestCommand(root, path string, manifestText []byte, m *manifest, sums *su
 	return d, nil
 }
 
-// word adds to the digest the file that a word names in a folder, as a whole or after "=". It returns the path if the whole
-// word names it.
+// word adds to the digest the file that a word names in a folder, as a whole or after "=". It
+// returns the path if the whole word names it.
 func (d *digested) word(h hash.Hash, root, dir string, i int, word string) (string, error) {
 	_, value, assigned := strings.Cut(word, "=")
 	for k, name := range []string{word, value} {

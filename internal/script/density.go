@@ -10,8 +10,9 @@ import (
 // program: it takes more than 40,000 levels of any kind, and time that grows with their square.
 const maxDensity = 40_000
 
-// tooDense returns an error text if a file could be nested too deeply for the bundler, or else "". It counts everything that
-// can open a level, even in strings and comments, so that nesting cannot be hidden.
+// tooDense returns an error text if a file could be nested too deeply for the bundler, or else "".
+// It counts everything that can open a level, even in strings and comments, so that nesting cannot
+// be hidden.
 func tooDense(text string) string {
 	n := 0
 	for i := 0; i < len(text); i++ {

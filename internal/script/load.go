@@ -38,7 +38,8 @@ func load(ctx context.Context, f Found, opts *Options) ([]*tool.Tool, error) {
 	return m.tools(ctx)
 }
 
-// Check returns why a Found cannot be used, as far as that is visible without running it, or nil if it can.
+// Check returns why a Found cannot be used, as far as that is visible without running it, or nil if
+// it can.
 func Check(f Found, opts *Options) []Problem {
 	o := opts.orDefault(f.root)
 	_, _, err := prepare(f, &o)
@@ -67,9 +68,9 @@ func prepare(f Found, o *Options) (*tool.Tool, *module, error) {
 	return nil, &module{found: f, engine: e, opts: o}, nil
 }
 
-// LoadAll loads the tools of several Found in parallel. If tools have the same name, that of the earlier Found is kept, so
-// pass the folders of a project before those of the user. Tools that are left out, and oddities, are among the problems; other
-// tools are loaded nevertheless.
+// LoadAll loads the tools of several Found in parallel. If tools have the same name, that of the
+// earlier Found is kept, so pass the folders of a project before those of the user. Tools that are
+// left out, and oddities, are among the problems; other tools are loaded nevertheless.
 func LoadAll(ctx context.Context, found []Found, opts *Options) ([]*tool.Tool, []Problem) {
 	var o Options
 	if opts != nil {
@@ -242,8 +243,8 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 	return t, nil
 }
 
-// declared reads the needs of a tool. They must be among those found in the module's text, which users have trusted: computed
-// values would appear only at run time.
+// declared reads the needs of a tool. They must be among those found in the module's text, which
+// users have trusted: computed values would appear only at run time.
 func (m *module) declared(d described) (env []string, needs sandbox.Needs, err error) {
 	if err := json.Unmarshal(orNull(d.Env), &env); err != nil {
 		return nil, needs, errors.New(`env is not a list of names of variables, such as ["GITHUB_TOKEN"]`)

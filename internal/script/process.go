@@ -23,14 +23,14 @@ type job struct {
 	env     []string
 	dir     string
 	stdin   []byte // nil for an empty standard input, which is never a terminal
-	// The readers of the outputs. Each reads to the end, whatever the size. Answers is a pipe of its own for the program, as
-	// descriptor 3; nil for none.
+	// The readers of the outputs. Each reads to the end, whatever the size. Answers is a pipe of
+	// its own for the program, as descriptor 3; nil for none.
 	stdout, stderr, answers func(io.Reader)
 }
 
-// do runs a program to its end and kills what it left behind. It does not wait for processes that still hold a pipe after
-// that. The state is nil if the program never started. The error is why it did not start or, if ctx has ended, the cause of
-// that.
+// do runs a program to its end and kills what it left behind. It does not wait for processes that
+// still hold a pipe after that. The state is nil if the program never started. The error is why it
+// did not start or, if ctx has ended, the cause of that.
 func (j *job) do(ctx context.Context) (*os.ProcessState, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -117,7 +117,8 @@ func (j *job) do(ctx context.Context) (*os.ProcessState, error) {
 	return cmd.ProcessState, nil
 }
 
-// within returns the sandbox of a program that declares what it needs in a file, and whose command line has these words.
+// within returns the sandbox of a program that declares what it needs in a file, and whose command
+// line has these words.
 func (o *Options) within(file string, needs sandbox.Needs, words, env []string) (*sandbox.Sandbox, []string, error) {
 	s, env, err := o.Sandbox.Declaring(file, false, needs, words, env)
 	if err != nil {

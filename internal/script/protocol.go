@@ -18,8 +18,9 @@ type message struct {
 	Total int64
 }
 
-// readAnswer reads all lines of a process that begin with a mark, and returns the answer they form, or nil if there is none.
-// All other output goes to log. It keeps at most limit bytes of a text, and reads on to the end of r in any case.
+// readAnswer reads all lines of a process that begin with a mark, and returns the answer they form,
+// or nil if there is none. All other output goes to log. It keeps at most limit bytes of a text,
+// and reads on to the end of r in any case.
 func readAnswer(r io.Reader, mark string, limit int, log func([]byte)) *answer {
 	lines := bufio.NewReaderSize(r, maxLine)
 	text := head{limit: limit}

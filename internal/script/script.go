@@ -1,10 +1,11 @@
 // Package script finds and runs the tools that users keep in folders: modules in TypeScript or
 // JavaScript, and executables with a manifest.
 //
-// Finding and running are separate, so that a user can decide in between. Discover reads, and runs nothing: it puts a module
-// and all that it imports into one text and tells its digest. LoadAll runs what was found, to learn what its tools are called
-// and take, and makes tools of them. What was put together by Discover is what runs, whatever became of the files since; an
-// executable is checked against its digest right before each call.
+// Finding and running are separate, so that a user can decide in between. Discover reads, and runs
+// nothing: it puts a module and all that it imports into one text and tells its digest. LoadAll
+// runs what was found, to learn what its tools are called and take, and makes tools of them. What
+// was put together by Discover is what runs, whatever became of the files since; an executable is
+// checked against its digest right before each call.
 //
 // A module runs in node, bun or deno, each call in a process of its own that sees few variables
 // and none of whose descendants outlives it. What runs is bounded by Options.Sandbox, and declares
@@ -40,8 +41,9 @@ const (
 type Scope struct {
 	// Name for people, such as "project" or "user".
 	Name string
-	// Root is the folder that must contain all files of a tool. The default is the parent of the tools folder or, if the name
-	// of that parent begins with a dot (as in .superstep/tools), the folder above it.
+	// Root is the folder that must contain all files of a tool. The default is the parent of the
+	// tools folder or, if the name of that parent begins with a dot (as in .superstep/tools), the
+	// folder above it.
 	Root string
 }
 
@@ -71,8 +73,8 @@ type Found struct {
 	// are granted.
 	Needs sandbox.Needs
 
-	// Open lists the reasons why a module may run more than Digest covers: it imports by names that are known only at run
-	// time.
+	// Open lists the reasons why a module may run more than Digest covers: it imports by names that
+	// are known only at run time.
 	Open []string
 
 	root     string // real path

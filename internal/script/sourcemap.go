@@ -10,8 +10,8 @@ import (
 
 var inBundle = regexp.MustCompile(`superstep-bundle\.mjs:(\d{1,9}):(\d{1,9})`)
 
-// frame returns the first place of a stack that somebody of the project wrote, as "file:line:column",
-// "" if there is none or the map of the bundle does not know.
+// frame returns the first place of a stack that somebody of the project wrote, as
+// "file:line:column", "" if there is none or the map of the bundle does not know.
 func (b *bundle) frame(stack string) string {
 	places := inBundle.FindAllStringSubmatch(stack, 50)
 	if len(places) == 0 {

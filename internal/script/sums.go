@@ -21,8 +21,8 @@ type known struct {
 	sum   string
 }
 
-// A stamp identifies a state of a file. It includes the time of the last status change, which no program can set, unlike the
-// modification time.
+// A stamp identifies a state of a file. It includes the time of the last status change, which no
+// program can set, unlike the modification time.
 type stamp struct {
 	inode           uint64
 	size            int64

@@ -33,9 +33,9 @@ func (e *Error) Exit() int {
 
 const interrupted = 130
 
-// On calls do for the first signal that wants the process to end. The second one ends the process at once, as by default:
-// whatever a run is doing, its log is safe. The signal of ^\ is included and leaves no dump. The returned function restores
-// the default.
+// On calls do for the first signal that wants the process to end. The second one ends the process
+// at once, as by default: whatever a run is doing, its log is safe. The signal of ^\ is included
+// and leaves no dump. The returned function restores the default.
 func On(do func(why *Error)) func() {
 	c, quit := make(chan os.Signal, 1), make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
@@ -69,8 +69,8 @@ func On(do func(why *Error)) func() {
 	}
 }
 
-// IgnorePipe makes writes to a closed pipe fail instead of ending the process. The returned function undoes that. Children are
-// not affected, as they would be by signal.Ignore.
+// IgnorePipe makes writes to a closed pipe fail instead of ending the process. The returned
+// function undoes that. Children are not affected, as they would be by signal.Ignore.
 func IgnorePipe() func() {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGPIPE)

@@ -12,8 +12,9 @@ type tree struct {
 	items  []*tree
 }
 
-// costs counts the schemas that are evaluated when a value is checked, including all alternatives. Schemas that contain
-// themselves twice double the cost with each level of the value, and a running check cannot be stopped.
+// costs counts the schemas that are evaluated when a value is checked, including all alternatives.
+// Schemas that contain themselves twice double the cost with each level of the value, and a running
+// check cannot be stopped.
 type costs struct {
 	root  *jsonschema.Schema
 	most  int
@@ -33,8 +34,8 @@ type costKey struct {
 	t *tree
 }
 
-// Affordable reports whether the time to check a decoded value against a schema is in proportion to the size of both. A nil
-// schema is no schema.
+// Affordable reports whether the time to check a decoded value against a schema is in proportion to
+// the size of both. A nil schema is no schema.
 func Affordable(root *jsonschema.Schema, v any) bool {
 	return root == nil || !refers(root) || affordable(root, root, v)
 }
@@ -98,7 +99,8 @@ func (c *costs) partsOf(s *jsonschema.Schema) []costPart {
 	return out
 }
 
-// of returns how many schemas are evaluated for a value; a result above most means that there are more than most.
+// of returns how many schemas are evaluated for a value; a result above most means that there are
+// more than most.
 func (c *costs) of(s *jsonschema.Schema, t *tree) int {
 	key := costKey{s, t}
 	if n, known := c.known[key]; known {

@@ -251,8 +251,8 @@ func number(n json.Number, at string) (any, error) {
 	return n, nil
 }
 
-// below returns the pointer to what is in something, as far as a message needs it. Names may be as long as a file, and each of a million
-// items has a pointer.
+// below returns the pointer to what is in something, as far as a message needs it. Names may be as
+// long as a file, and each of a million items has a pointer.
 func below(at, key string) string {
 	if len(at)+len(key) > 1000 {
 		return at

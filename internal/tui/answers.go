@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// given is an answer that was given ahead.
+// given is an answer that was given in advance.
 type given struct {
 	path  string // the task that asks, perhaps with : and the key of its question
 	value string
@@ -28,7 +28,8 @@ type given struct {
 // String returns the answer as it was given, for errors.
 func (g *given) String() string { return g.where + " " + clean.Shell(g.text) }
 
-// Answers are those given ahead. Several for one path are for its questions in turn.
+// Answers are answers given in advance. Several answers for one path are used for its questions in
+// turn.
 type Answers []*given
 
 // ParseAnswers reads answers such as PATH=value and PATH:KEY=value. Errors begin with where they were given, such as a flag.
@@ -168,7 +169,7 @@ func (a Answers) CheckStep(step string, q *runlog.Question) error {
 	return nil
 }
 
-// take returns the next answer for a question, of those that are addressed best.
+// take returns the next answer for a question, among those whose address matches best.
 func (a Answers) take(path, key string) (found *given) {
 	best := 0
 	for _, g := range a {
@@ -179,8 +180,8 @@ func (a Answers) take(path, key string) (found *given) {
 	return found
 }
 
-// meant returns the questions that an answer can be for, without the others that it would be for if
-// none were addressed to them better.
+// meant returns the questions that an answer may be for, without those that another answer matches
+// better.
 func (a Answers) meant(g *given, open []Question) (met []Question, others int) {
 	best := 1
 	for _, q := range open {
@@ -198,7 +199,7 @@ func (a Answers) meant(g *given, open []Question) (met []Question, others int) {
 	return met, others
 }
 
-// like counts the answers that are addressed as one is.
+// like counts the answers with the same address as a given one.
 func (a Answers) like(g *given) int {
 	n := 0
 	for _, other := range a {

@@ -52,8 +52,8 @@ type claim struct {
 	done   chan struct{} // closed once it was given, or turned down
 }
 
-// claim finds the answer that was given ahead for a question, nil for none. First is true once for each:
-// who gets it is to give the answer, and to close done. A question that is asked again has its answer.
+// claim returns the answer given in advance for a question, or nil. First is true once per answer:
+// that caller must give the answer and close done. A question that is asked again keeps its answer.
 func (k *asker) claim(q *runlog.Question) (c *claim, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -75,8 +75,9 @@ func (k *asker) claim(q *runlog.Question) (c *claim, first bool) {
 
 func (c *claim) answered() *runlog.Answer { return &runlog.Answer{Value: c.answer, By: "flag"} }
 
-// see passes on the answers that were given ahead the moment they are asked for, and has the other questions put to the
-// person at the terminal. It is called with every record, after the session has it.
+// see uses answers given in advance as soon as their questions are asked, and queues the other
+// questions for the user at the terminal. It is called with every record, after the session has
+// processed it.
 func (k *asker) see(rec *runlog.Record) {
 	fresh := rec.Seq > k.session.after
 	switch {
@@ -122,7 +123,7 @@ func (k *asker) move(how func()) {
 	k.moved = make(chan struct{})
 }
 
-// answeredElsewhere takes a question off the screen that has its answer.
+// answeredElsewhere removes an answered question from the screen.
 func (k *asker) answeredElsewhere(rec *runlog.Record) {
 	var d runlog.Answer
 	if json.Unmarshal(rec.Data, &d) != nil {
@@ -136,7 +137,8 @@ func (k *asker) answeredElsewhere(rec *runlog.Record) {
 	})
 }
 
-// pending returns the open questions that are to be put, in the order in which they were asked. What changes closes moved.
+// pending returns the open questions that are to be put, in the order in which they were asked.
+// What changes closes moved.
 func (k *asker) pending() (open []runlog.Question, moved <-chan struct{}) {
 	all := k.session.questions()
 	k.mu.Lock()
@@ -170,7 +172,8 @@ func (k *asker) putAll() {
 	}
 }
 
-// count returns which question it is that is put now of those that have come together, "" for a single one.
+// count returns the number of the current question among those asked together, or "" for a single
+// one.
 func (k *asker) count() string {
 	open, _ := k.pending()
 	k.mu.Lock()
@@ -229,7 +232,7 @@ func (k *asker) settled(ctx context.Context, q *runlog.Question) {
 	}
 }
 
-// unfit records that an answer given ahead leaves its question open.
+// unfit records that an answer given in advance did not fit, so that its question stays open.
 func (k *asker) unfit(c *claim) {
 	k.screen.Warn(fmt.Sprintf("%s: %v", c.given, c.err))
 }
@@ -289,7 +292,7 @@ func (k *asker) answer(ctx context.Context, q runlog.Question) (*runlog.Answer, 
 	return nil, false
 }
 
-// Leftover warns of answers given ahead that nobody asked for.
+// Leftover warns of unused answers given in advance.
 func (s *Session) Leftover() {
 	for _, g := range s.asker.opt.Answers {
 		if !g.used && s.run.Task(g.path) == nil {
@@ -361,7 +364,8 @@ func offered(q *runlog.Question) []string {
 	return out
 }
 
-// spellings returns how an option is answered: with the text that has to follow it, or without a reason and with one.
+// spellings returns how an option is answered: with the text that has to follow it, or without a
+// reason and with one.
 func spellings(q *runlog.Question, option string) []string {
 	word, open := opening(q, option)
 	switch {
@@ -373,7 +377,7 @@ func spellings(q *runlog.Question, option string) []string {
 	return []string{option}
 }
 
-// gated reports whether an answer to the question may have a text after it.
+// gated reports whether a text may follow an answer to the question.
 func gated(q *runlog.Question) bool {
 	return slices.ContainsFunc(q.Options, func(o string) bool {
 		_, open := opening(q, o)
@@ -397,7 +401,8 @@ func accepts(q *runlog.Question, s string) bool {
 	return err == nil && q.Fits(text) == nil
 }
 
-// decision returns an answer about a call or at a gate as people write it: in any case, and with yes and no.
+// decision returns an answer about a call or at a gate as people write it: in any case, and with
+// yes and no.
 func decision(q *runlog.Question, s string) string {
 	yes, no, all := agent.AnswerOnce, agent.AnswerDeny, false
 	switch kindOfQuestion(q) {

@@ -28,7 +28,7 @@ type formField struct {
 	Required    bool
 }
 
-// form is what a question wants to know, in the order in which it is asked.
+// form holds the fields of a question, in the order in which they are asked.
 type form []formField
 
 // formOf reads the form of a question from its schema, in the order of its text. It is nil if the
@@ -68,7 +68,7 @@ func formOf(schema json.RawMessage) form {
 	return out
 }
 
-// with takes defaults from the default of the whole form.
+// with sets the defaults of fields from the default of the whole form.
 func (f form) with(def json.RawMessage) form {
 	var values map[string]json.RawMessage
 	if json.Unmarshal(def, &values) != nil {
@@ -135,7 +135,7 @@ func (f form) lines() []string {
 	return out
 }
 
-// example returns an answer such as it is wanted.
+// example returns an example of an answer.
 func (f form) example() string {
 	values := make([]json.RawMessage, len(f))
 	for i := range f {

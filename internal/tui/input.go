@@ -72,7 +72,8 @@ func (i *input) fresh(ctx context.Context) (ok bool) {
 	return true
 }
 
-// more returns what was typed next. It is not ok at the end of the input, after Ctrl-D, and when ctx ends.
+// more returns what was typed next. It is not ok at the end of the input, after Ctrl-D, and when
+// ctx ends.
 func (i *input) more(ctx context.Context) (text []byte, ok bool) {
 	if len(i.rest) > 0 {
 		text, i.rest = i.rest, nil

@@ -36,7 +36,8 @@ type page struct {
 	dir string
 }
 
-// blocks returns the lines of the blocks in a node, with an empty line between two of them, but not in a list without empty lines.
+// blocks returns the lines of the blocks in a node, with an empty line between two of them, but not
+// in a list without empty lines.
 func (p *page) blocks(n ast.Node, width int) []string {
 	list, _ := n.(*ast.List)
 	_, tight := n.FirstChild().(*ast.TextBlock)

@@ -226,7 +226,8 @@ func (p *prompting) choose(line string) (answer string, ok bool, err error) {
 	return c.answer + ": " + why, ok, nil
 }
 
-// choice returns the one that was typed, by its number or as a word that a text has to follow; nil for anything else.
+// choice returns the one that was typed, by its number or as a word that a text has to follow; nil
+// for anything else.
 func (p *prompting) choice(line string) *choice {
 	n, err := strconv.Atoi(line)
 	for i := range p.menu {

@@ -178,8 +178,8 @@ func because(rule, origin, reason string) string {
 	return s + ": " + reason
 }
 
-// card returns a permission request in words: what is to happen, in full, where, and why that is asked. Of a long change fold
-// lines are shown, all if fold is 0; folded is how many are not.
+// card returns a permission request in words: what is to happen, in full, where, and why that is
+// asked. Of a long change fold lines are shown, all if fold is 0; folded is how many are not.
 func card(c *runlog.QuestionCall, pal Palette, fold int) (lines []string, folded int) {
 	put := func(s string) { lines = append(lines, s) }
 	body := func(text string, style func(string) string) {
@@ -241,8 +241,8 @@ func card(c *runlog.QuestionCall, pal Palette, fold int) (lines []string, folded
 	return lines, folded
 }
 
-// inFull returns a call as it is shown: what it is about where that is all there is to see, or else the arguments, none of which may
-// be left out.
+// inFull returns a call as it is shown: what it is about where that is all there is to see, or else
+// the arguments, none of which may be left out.
 func inFull(c *runlog.QuestionCall) string {
 	switch c.Tool {
 	case "bash", "web_fetch", "read_file", "ls", "glob", "grep", "search_docs":
@@ -279,8 +279,8 @@ func asks(path string, q *runlog.Question) string {
 	return who + " asks:"
 }
 
-// spelled returns a path as it is written without brackets, which shells have other uses for. A key that would make it
-// ambiguous keeps them.
+// spelled returns a path as it is written without brackets, which shells have other uses for. A key
+// that would make it ambiguous keeps them.
 func spelled(path string) string {
 	var b strings.Builder
 	for path != "" {

@@ -63,7 +63,7 @@ func (s *Session) Begin(id string) {
 	close(s.named)
 }
 
-// ID returns that of the run, once it has begun.
+// ID returns the ID of the run, once it has begun.
 func (s *Session) ID() string { return s.id }
 
 // Run returns the transcript of the run. It changes with every record.
@@ -103,7 +103,7 @@ func (s *Session) observe(rec *runlog.Record, err error) (asks bool) {
 	return s.asker != nil && !s.done
 }
 
-// questions returns those that are open, in the order in which they were asked.
+// questions returns the open questions, in the order in which they were asked.
 func (s *Session) questions() []runlog.Question {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *Session) notify(text string) bool {
 	return s.view != nil
 }
 
-// Release has the terminal show keys as before, for good: the next signal may end the process.
+// Release restores the terminal for good: the next signal may end the process.
 func (s *Session) Release() {
 	if v := s.live(); v != nil {
 		s.change(v, v.release)

@@ -13,10 +13,11 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// news is what a view says of a record: with a sign before it where lines are decorated, or else with the kind of thing it is about.
+// news is the text of a view about a record: preceded by a sign if lines are decorated, or else by
+// the kind of its subject.
 type news struct{ sign, kind, text string }
 
-// data returns that of a record, as far as it can be read.
+// data returns the data of a record, as far as it can be decoded.
 func data[T any](rec *runlog.Record) (d T) {
 	_ = json.Unmarshal(rec.Data, &d)
 	return d
@@ -31,14 +32,15 @@ type teller struct {
 	failed  failure
 }
 
-// failure is the last attempt of a task that failed, which is no news if the task gave less in place of it.
+// failure is the last failed attempt of a task. It is not reported if the task has a partial result
+// instead.
 type failure struct {
 	news
 	path, why string
 	at        time.Time
 }
 
-// due prints what is to be said of a failure before the next record.
+// due prints a pending failure before the next record.
 func (v *teller) due(rec *runlog.Record, t *transcript.Task) {
 	switch f := &v.failed; rec.Kind {
 	case runlog.KindTaskDone:
@@ -53,7 +55,7 @@ func (v *teller) due(rec *runlog.Record, t *transcript.Task) {
 	v.last()
 }
 
-// last prints a failure that no record came after.
+// last prints a pending failure at the end of the run.
 func (v *teller) last() {
 	if f := v.failed; f.text != "" {
 		v.say(f.at, &f.news)
@@ -124,7 +126,7 @@ func whyFailed(t *transcript.Task) string {
 	return strings.TrimPrefix(transcript.Line(t.Error), "agent "+t.Node+": ")
 }
 
-// noted reports whether an event is a note for people.
+// noted reports whether an event is a note for users.
 func noted(d *runlog.Event) bool {
 	var level struct{ Action string }
 	return d.Name == "note" || d.Name == "denied" || d.Name == "context" && json.Unmarshal(d.Data, &level) == nil && level.Action != ""

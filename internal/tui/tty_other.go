@@ -10,7 +10,7 @@ import (
 // flushInput cannot throw anything away here: what was typed early and ended by Enter is dropped by its time.
 func flushInput(int) error { return errors.ErrUnsupported }
 
-// keys is not possible here: questions are answered by lines.
+// keys is not supported here: questions are answered by lines.
 func keys(int) (restore func(), err error) { return nil, errors.ErrUnsupported }
 
 // foreground reports whether the terminal listens to this process.

@@ -1,8 +1,9 @@
 // Package anthropic talks to Claude models over Anthropic's Messages API, and to the
 // servers and gateways that speak it too. Only the base URL and the name of the model differ.
 //
-// The model's reasoning is kept with its signature in [model.Part.Opaque] and sent back in later turns. The tools, the system
-// prompt and the last two turns of the user are marked for the provider's cache.
+// The model's reasoning is kept with its signature in [model.Part.Opaque] and sent back in later
+// turns. The tools, the system prompt and the last two turns of the user are marked for the
+// provider's cache.
 package anthropic
 
 import (
@@ -48,8 +49,8 @@ type Options struct {
 	// Defaults to 32000, and a Thinking budget is added to it; a model that has less says so, and
 	// is asked for that.
 	MaxTokens int
-	// If the model rejects Thinking or Effort, the turn is sent again without them. That costs a request in every turn, so set
-	// only what the model supports.
+	// If the model rejects Thinking or Effort, the turn is sent again without them. That costs a
+	// request in every turn, so set only what the model supports.
 	//
 	// Thinking is how many tokens the model may think before it answers, at least 1024, for
 	// models up to Claude 4.6. Later ones decide that themselves: [Adaptive]. 0 asks for
@@ -149,8 +150,9 @@ func (m *Model) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "anthropic.Model(%s
 
 // Generate streams one turn, as [model.Model] says. Errors are [*model.Error] values.
 //
-// An attempt that fails with a temporary error is repeated, provided no part has been yielded; tool calls are only yielded
-// when the whole turn has arrived. A usage is yielded only when the server counted.
+// An attempt that fails with a temporary error is repeated, provided no part has been yielded; tool
+// calls are only yielded when the whole turn has arrived. A usage is yielded only when the server
+// counted.
 func (m *Model) Generate(ctx context.Context, req *model.Request) iter.Seq2[model.Part, error] {
 	return m.client.Generate(ctx, req, func() (wire.Turn, error) {
 		sent, err := m.encode(req)

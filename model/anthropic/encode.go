@@ -168,8 +168,8 @@ func (r *request) declareCalled() {
 	}
 }
 
-// think sets the limits on thinking and output, and the temperature. Thinking is part of what max_tokens limits, and excludes
-// a temperature and a tool that must be called.
+// think sets the limits on thinking and output, and the temperature. Thinking is part of what
+// max_tokens limits, and excludes a temperature and a tool that must be called.
 func (r *request) think(o *Options, req *model.Request) {
 	r.MaxTokens, r.Temperature = req.MaxTokens, req.Temperature
 	if r.MaxTokens <= 0 {
@@ -298,8 +298,8 @@ func encodeAssistant(msg model.Message) ([]block, error) {
 	return blocks, nil
 }
 
-// encodeThinking returns the original thinking block of a part, with its signature. The reasoning of other models cannot be
-// sent: the server checks the signature.
+// encodeThinking returns the original thinking block of a part, with its signature. The reasoning
+// of other models cannot be sent: the server checks the signature.
 func encodeThinking(p model.Part) (block, bool) {
 	if p.Opaque == nil || p.Opaque.Provider != protocol {
 		return block{}, false
@@ -325,8 +325,8 @@ func encodeResults(msg model.Message) ([]block, error) {
 	return blocks, err
 }
 
-// callID returns an id in the form that the server accepts. Those of other providers in the same conversation may have other
-// characters.
+// callID returns an id in the form that the server accepts. Those of other providers in the same
+// conversation may have other characters.
 func callID(id string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'

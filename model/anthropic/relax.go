@@ -14,9 +14,9 @@ import (
 // of output tokens for …".
 var tooManyTokens = regexp.MustCompile(`max_tokens: \d+ > (\d+)`)
 
-// Relax implements [wire.Turn]: it leaves out or rewrites settings that the server has rejected for this model. Models differ
-// in how they think, and whether they have a temperature, an effort or an output format. Only the server's answer is always up
-// to date on that.
+// Relax implements [wire.Turn]: it leaves out or rewrites settings that the server has rejected for
+// this model. Models differ in how they think, and whether they have a temperature, an effort or an
+// output format. Only the server's answer is always up to date on that.
 func (r *request) Relax(fail *model.Error) bool {
 	if fail.Status != http.StatusBadRequest && fail.Status != http.StatusUnprocessableEntity || fail.Err == nil {
 		return false

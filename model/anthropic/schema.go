@@ -77,8 +77,9 @@ func (r *request) answerByTool() error {
 	return nil
 }
 
-// replace turns the call that holds the answer into text, which replaces all other text. If the turn calls other tools too, it
-// is not finished and the answer is premature. It also returns the stop code without that call.
+// replace turns the call that holds the answer into text, which replaces all other text. If the
+// turn calls other tools too, it is not finished and the answer is premature. It also returns the
+// stop code without that call.
 func (a *answer) replace(held []model.Part, stop model.StopCode) ([]model.Part, model.StopCode) {
 	isAnswer := func(p model.Part) bool { return p.Kind == model.ToolCall && p.Call.Name == a.tool }
 	i := slices.IndexFunc(held, isAnswer)
@@ -97,9 +98,10 @@ func (a *answer) replace(held []model.Part, stop model.StopCode) ([]model.Part, 
 	return append(held, text), stop
 }
 
-// enforceable returns an equivalent or weaker schema that the server can enforce. Constraints without a supported keyword are
-// moved to the description. It fails for objects with arbitrary property names, for recursion, and for combinations of
-// schemas. https://platform.claude.com/docs/en/build-with-claude/structured-outputs
+// enforceable returns an equivalent or weaker schema that the server can enforce. Constraints
+// without a supported keyword are moved to the description. It fails for objects with arbitrary
+// property names, for recursion, and for combinations of schemas.
+// https://platform.claude.com/docs/en/build-with-claude/structured-outputs
 func enforceable(root any) (json.RawMessage, bool) {
 	top, ok := root.(map[string]any)
 	if !ok {

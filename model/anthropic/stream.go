@@ -319,8 +319,8 @@ func (u *usage) update(v *usage) {
 	}
 }
 
-// sum returns the usage as we count it: tokens read from and written to the cache are part of the input; the protocol counts
-// them separately.
+// sum returns the usage as we count it: tokens read from and written to the cache are part of the
+// input; the protocol counts them separately.
 func (u *usage) sum() model.Usage {
 	count := func(n *int) int {
 		if n == nil {

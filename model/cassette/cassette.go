@@ -1,5 +1,5 @@
-// Package cassette records the answers of a model and plays them back, for tests and demonstrations that call no model and
-// cost nothing.
+// Package cassette records the answers of a model and plays them back, for tests and demonstrations
+// that call no model and cost nothing.
 //
 // A cassette is a file of JSON Lines, one of these objects a line:
 //
@@ -9,14 +9,16 @@
 //	{"turn":{"digest":"sha256:…","request":{"system":"9f2c…","messages":["51ab…"]},
 //	  "parts":[{"ms":412,"kind":"text","text":"It is "},{"ms":31,"kind":"text","text":"Kaliningrad now."},{"kind":"stop","stop":"end"}]}}
 //
-// The first line names the version of the format and the model, with its price (US dollars for a million tokens) and window if
-// it knew them. A piece is a part of requests, written once, before the first turn that has it: a system prompt, a message, a
-// tool, a schema. Long texts of pieces are cut short; they are for people. A turn is the request, as the ids of its pieces,
-// and the answer: the parts of the stream, each with the milliseconds the model took for it, and the failure that ended it, if
-// any.
+// The first line names the version of the format and the model, with its price (US dollars for a
+// million tokens) and window if it knew them. A piece is a part of requests, written once, before
+// the first turn that has it: a system prompt, a message, a tool, a schema. Long texts of pieces
+// are cut short; they are for people. A turn is the request, as the ids of its pieces, and the
+// answer: the parts of the stream, each with the milliseconds the model took for it, and the
+// failure that ended it, if any.
 //
-// A request is identified by its digest, which covers everything except its Key and the providers' own data
-// ([model.Part.Opaque]). Credentials are redacted in recorded requests and answers before anything is derived from them.
+// A request is identified by its digest, which covers everything except its Key and the providers'
+// own data ([model.Part.Opaque]). Credentials are redacted in recorded requests and answers before
+// anything is derived from them.
 package cassette
 
 import (
@@ -37,7 +39,8 @@ const (
 	maxParts    = 20_000    // of a turn, from which on deltas are put together
 )
 
-// codeNotRecorded is the code of errors about turns that are not on a cassette or cannot be recorded.
+// codeNotRecorded is the code of errors about turns that are not on a cassette or cannot be
+// recorded.
 const codeNotRecorded = "not_recorded"
 
 // A line is one line of a cassette: a header, a piece or a turn.

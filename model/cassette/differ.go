@@ -9,7 +9,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// An unknownRequestError reports that a request was not recorded, and names the most similar recorded one.
+// An unknownRequestError reports that a request was not recorded, and names the most similar
+// recorded one.
 type unknownRequestError struct {
 	Digest   string // of the request
 	Turns    int    // that are recorded, of all requests
@@ -34,7 +35,8 @@ func (e *unknownRequestError) Error() string {
 	return fmt.Sprintf("this request was not recorded; the nearest is that of turn %d of %d: %s%s", e.Nearest, e.Turns, strings.Join(e.Differences, "; "), remedy)
 }
 
-// distance returns how much requests differ: it is small for similar requests, and counts the messages and tools that differ.
+// distance returns how much requests differ: it is small for similar requests, and counts the
+// messages and tools that differ.
 func distance(a, b *request) int {
 	shorter := min(len(a.Messages), len(b.Messages))
 	d := max(len(a.Messages), len(b.Messages)) - shorter

@@ -27,9 +27,10 @@ type Options struct {
 
 // A Player is a model that plays back recorded answers.
 //
-// A request is answered by the first turn recorded for an equal one, the next equal request by the second turn, and so on; a
-// recorded failure is one of them. So the answers do not depend on the order in which different requests come, nor on how many
-// come at once. If the reader stops before the end of a turn, that turn can be played again.
+// A request is answered by the first turn recorded for an equal one, the next equal request by the
+// second turn, and so on; a recorded failure is one of them. So the answers do not depend on the
+// order in which different requests come, nor on how many come at once. If the reader stops before
+// the end of a turn, that turn can be played again.
 type Player struct {
 	name, provider, model string
 	header                line

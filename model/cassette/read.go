@@ -19,8 +19,8 @@ type tape struct {
 	turns  []*recordation
 }
 
-// read reads a cassette. It checks everything: a turn that no model could have produced is an error, and so is a request with
-// a wrong digest.
+// read reads a cassette. It checks everything: a turn that no model could have produced is an
+// error, and so is a request with a wrong digest.
 func read(r io.Reader) (*tape, int, error) {
 	t := &tape{pieces: map[string]*piece{}}
 	lines := bufio.NewReaderSize(r, 64<<10)

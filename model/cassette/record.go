@@ -14,11 +14,11 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A Recorder is a model that forwards requests to another one and records its answers. It is made by [Record]. Its fields may
-// be set before its first use.
+// A Recorder is a model that forwards requests to another one and records its answers. It is made
+// by [Record]. Its fields may be set before its first use.
 type Recorder struct {
-	// Redact takes secrets out of what is recorded. If nil, text that looks like a well-known kind of credential is redacted.
-	// A player of the cassette needs the same redactor.
+	// Redact takes secrets out of what is recorded. If nil, text that looks like a well-known kind
+	// of credential is redacted. A player of the cassette needs the same redactor.
 	Redact Redactor
 	// Now tells the time that parts take; defaults to time.Now.
 	Now func() time.Time
@@ -38,9 +38,10 @@ var (
 	_ model.Sized  = (*Recorder)(nil)
 )
 
-// Record returns a model that answers as m does and writes every turn to w when it is over, whole or with an error: one Write
-// for each, and never two at once. A turn is not recorded if its context ended or its reader broke off before the stop.
-// Nothing is written before the first turn is over.
+// Record returns a model that answers as m does and writes every turn to w when it is over, whole
+// or with an error: one Write for each, and never two at once. A turn is not recorded if its
+// context ended or its reader broke off before the stop. Nothing is written before the first turn
+// is over.
 //
 // A turn that cannot be written fails, after all its parts, and so do the turns after it: a
 // cassette has all turns that succeeded, or its recorder has an error.

@@ -10,8 +10,8 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A Redactor takes secrets out of texts and of JSON, which stays valid. It leaves its own placeholders unchanged. A
-// *redact.Redactor of package runlog/redact is one.
+// A Redactor takes secrets out of texts and of JSON, which stays valid. It leaves its own
+// placeholders unchanged. A *redact.Redactor of package runlog/redact is one.
 type Redactor interface {
 	Text(s string) string
 	JSON(data []byte) []byte
@@ -55,7 +55,8 @@ func (shapes) Text(s string) string {
 
 var literals = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// JSON implements [Redactor]. It examines the decoded strings, so it finds a credential after an escaped line break too.
+// JSON implements [Redactor]. It examines the decoded strings, so it finds a credential after an
+// escaped line break too.
 func (r shapes) JSON(data []byte) []byte {
 	if !bytes.ContainsRune(data, '\\') && !slices.ContainsFunc(marks, func(m string) bool { return bytes.Contains(data, []byte(m)) }) {
 		return data

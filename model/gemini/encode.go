@@ -12,7 +12,8 @@ import (
 	"github.com/superstep-dev/superstep/model/internal/wire"
 )
 
-// noSignature is the documented placeholder for a required signature, for calls that the service's own models did not make.
+// noSignature is the documented placeholder for a required signature, for calls that the service's
+// own models did not make.
 const noSignature = "skip_thought_signature_validator"
 
 type wireRequest struct {
@@ -109,7 +110,8 @@ func (t *turn) encode() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// instruct sets the system prompt. If the request has no field for it, it precedes all other content.
+// instruct sets the system prompt. If the request has no field for it, it precedes all other
+// content.
 func (w *wireRequest) instruct(system string, without relaxation) {
 	if without&systemPlace == 0 {
 		w.System = &content{Parts: []part{{Text: &system}}}
@@ -153,7 +155,8 @@ func (w *wireRequest) declare(req *model.Request, without relaxation) error {
 	return nil
 }
 
-// configure writes the other settings. It returns instructions for settings that the service does not support.
+// configure writes the other settings. It returns instructions for settings that the service does
+// not support.
 func (w *wireRequest) configure(t *turn) (prompted string, err error) {
 	req, opts := t.request, &t.model.opts
 	c := &generationConfig{MaxTokens: req.MaxTokens, Temperature: req.Temperature}
@@ -263,7 +266,8 @@ func (h *history) assistant(msg model.Message) error {
 	return nil
 }
 
-// results sorts the answers by their calls: without ids, only the order distinguishes two calls of one tool.
+// results sorts the answers by their calls: without ids, only the order distinguishes two calls of
+// one tool.
 func (h *history) results(msg model.Message) error {
 	results, err := wire.Results(msg)
 	if err != nil {
@@ -310,8 +314,8 @@ func (h *history) place(p part) int {
 // A signature is what the service wants back, and what is kept of a part that had one.
 type signature struct {
 	Signature string `json:"signature"`
-	// Tail is the number of bytes at the end of the text that belong to the signed part. The text before came in separate
-	// parts, and is sent back that way.
+	// Tail is the number of bytes at the end of the text that belong to the signed part. The text
+	// before came in separate parts, and is sent back that way.
 	Tail int `json:"tail,omitempty"`
 }
 

@@ -1,8 +1,8 @@
 // Package gemini talks to Google's models over the Gemini API: one POST to
 // models/NAME:streamGenerateContent, answered by a stream of events.
 //
-// The thought signature of a part is kept in the part's Opaque and sent back with the same part in later turns. Without it,
-// newer models refuse the calls of an unfinished turn.
+// The thought signature of a part is kept in the part's Opaque and sent back with the same part in
+// later turns. Without it, newer models refuse the calls of an unfinished turn.
 package gemini
 
 import (
@@ -46,8 +46,8 @@ type Options struct {
 	// Thinking is how many tokens the model may think: 0 leaves it to the model, negative turns
 	// it off where the model allows that.
 	Thinking int
-	// Effort is the thinking level of newer models, in the service's words, such as "low" or "high". If it is not "", it is
-	// sent and Thinking must be 0.
+	// Effort is the thinking level of newer models, in the service's words, such as "low" or
+	// "high". If it is not "", it is sent and Thinking must be 0.
 	Effort string
 
 	Price  *model.Price // what the model charges; nil when it is not known
@@ -68,7 +68,8 @@ const (
 type Model struct {
 	opts Options // without the key
 	*client
-	// A bit set of relaxations: what the server refused once is left out of later turns. This only saves attempts.
+	// A bit set of relaxations: what the server refused once is left out of later turns. This only
+	// saves attempts.
 	refused atomic.Uint32
 }
 
@@ -121,8 +122,8 @@ func (m *Model) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "gemini.Model(%s)",
 
 // Generate streams one turn, as [model.Model] says. Errors are [*model.Error] values.
 //
-// An attempt that fails with a temporary error is repeated, provided no part has been yielded; tool calls, and everything
-// after the first of them, are only yielded when the whole turn has arrived.
+// An attempt that fails with a temporary error is repeated, provided no part has been yielded; tool
+// calls, and everything after the first of them, are only yielded when the whole turn has arrived.
 func (m *Model) Generate(ctx context.Context, req *model.Request) iter.Seq2[model.Part, error] {
 	return m.client.Generate(ctx, req, func() (wire.Turn, error) {
 		t := &turn{model: m, request: req, without: relaxation(m.refused.Load())}

@@ -24,8 +24,8 @@ func plainSchema(s *jsonschema.Schema) (json.RawMessage, error) {
 	return json.Marshal(s)
 }
 
-// olderSchema returns a schema for the older fields, which know a part of OpenAPI's: what they would
-// refuse is left out, so it may allow more. It is nil for an object without properties, which
+// olderSchema returns a schema for the older fields, which know a part of OpenAPI's: what they
+// would refuse is left out, so it may allow more. It is nil for an object without properties, which
 // they refuse too.
 func olderSchema(s *jsonschema.Schema) (json.RawMessage, error) {
 	raw, err := json.Marshal(s)

@@ -184,7 +184,8 @@ func (t *turn) End(_ bool, out *wire.Out) error {
 	return out.Finish(wire.Ending{Reason: t.reason, Stop: stop, Held: t.held, Usage: t.usage})
 }
 
-// stop reads the finishReason. Unknown reasons are errors: the service uses them for interrupted turns.
+// stop reads the finishReason. Unknown reasons are errors: the service uses them for interrupted
+// turns.
 func (t *turn) stop() (model.StopCode, error) {
 	text := fmt.Sprintf("the server broke the turn off with finishReason %q", wire.Clip(t.reason, 40))
 	if t.detail != "" {
@@ -225,8 +226,8 @@ func (t *turn) blocked() error {
 	}
 }
 
-// A relaxation is a set of features that are left out of a request or expressed differently because the server does not
-// support them.
+// A relaxation is a set of features that are left out of a request or expressed differently because
+// the server does not support them.
 type relaxation uint32
 
 const (

@@ -28,9 +28,10 @@ func (a *arguments) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*string)(a))
 }
 
-// calls assembles tool calls from their deltas. The protocol tells deltas of different calls apart by their index. Servers
-// also leave it out or say 0 for all (Ollama), leave ids out or use one twice, and repeat id and name in every delta. Mixing
-// up two calls is always detected: two argument objects joined together are never one valid object.
+// calls assembles tool calls from their deltas. The protocol tells deltas of different calls apart
+// by their index. Servers also leave it out or say 0 for all (Ollama), leave ids out or use one
+// twice, and repeat id and name in every delta. Mixing up two calls is always detected: two
+// argument objects joined together are never one valid object.
 type calls struct {
 	list []*call
 	tick int // of the chunk being read
@@ -89,7 +90,8 @@ func (c *calls) find(d *callDelta) *call {
 	return nil
 }
 
-// startsAnother reports whether a delta that seems to continue a call begins a new one. Only a delta with a name can.
+// startsAnother reports whether a delta that seems to continue a call begins a new one. Only a
+// delta with a name can.
 func (c *calls) startsAnother(got *call, d *callDelta) bool {
 	switch {
 	case d.Function.Name == "":

@@ -111,8 +111,9 @@ func (m *Model) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "openai.Model(%s)",
 
 // Generate streams one turn, as [model.Model] says. Errors are [*model.Error] values.
 //
-// An attempt that fails with a temporary error is repeated, provided no part has been yielded; tool calls are only yielded
-// when the whole turn has arrived. A usage is yielded only when the server counted.
+// An attempt that fails with a temporary error is repeated, provided no part has been yielded; tool
+// calls are only yielded when the whole turn has arrived. A usage is yielded only when the server
+// counted.
 func (m *Model) Generate(ctx context.Context, req *model.Request) iter.Seq2[model.Part, error] {
 	return m.client.Generate(ctx, req, func() (wire.Turn, error) {
 		sent, err := m.encode(req)

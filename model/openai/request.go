@@ -73,8 +73,8 @@ type jsonSchema struct {
 	Strict bool            `json:"strict"`
 }
 
-// reasons reports whether a model is known to need its token limit as max_completion_tokens. Other models that do report it in
-// an error, see Relax.
+// reasons reports whether a model is known to need its token limit as max_completion_tokens. Other
+// models that do report it in an error, see Relax.
 func reasons(model string) bool {
 	for _, prefix := range []string{"o1", "o3", "o4", "gpt-5", "gpt-6"} {
 		if strings.HasPrefix(model, prefix) {

@@ -28,10 +28,11 @@ type Model struct {
 	ID string // what Name returns; defaults to "test/scripted"
 	// Turns answers requests, one each, in the order in which they come. A request beyond the last fails.
 	Turns []Turn
-	// Prompts has separate scripts for some conversations; the first that matches a request answers it. If each agent has a
-	// script, agents that run side by side get the same turns in any order.
+	// Prompts has separate scripts for some conversations; the first that matches a request answers
+	// it. If each agent has a script, agents that run side by side get the same turns in any order.
 	Prompts []Prompt
-	// Answer, if non-nil, is called for each turn instead of using Turns. It may be called from several goroutines at once.
+	// Answer, if non-nil, is called for each turn instead of using Turns. It may be called from
+	// several goroutines at once.
 	Answer func(*model.Request) Turn
 
 	Tokens int          // what Window returns; 0 is not known

@@ -58,15 +58,17 @@ func (s *store) lockAny(ctx context.Context, id string) (*flock.Flock, error) {
 	return l, nil
 }
 
-// patience returns how long a change waits for the lock of a run. It is much longer than a write takes.
+// patience returns how long a change waits for the lock of a run. It is much longer than a write
+// takes.
 func (s *store) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, max(s.lease/3, 100*time.Millisecond), errPatience)
 }
 
 var errPatience = errors.New("another process keeps the run locked")
 
-// edit takes a run's lock and reads its log. It cuts off the remains of a crash at the end of the log, and makes durable what
-// no process guarantees to be. With a *CorruptError it still returns an edit, of what could be read. The caller closes it.
+// edit takes a run's lock and reads its log. It cuts off the remains of a crash at the end of the
+// log, and makes durable what no process guarantees to be. With a *CorruptError it still returns an
+// edit, of what could be read. The caller closes it.
 func (s *store) edit(ctx context.Context, id string) (*edit, error) {
 	short, stop := s.patience(ctx)
 	defer stop()
@@ -158,8 +160,8 @@ func (e *edit) mend(data []byte, durable int64) error {
 		}
 	}
 	if e.size > durable {
-		// It is written again, not only synced: after a failed sync the system may treat data as stored that is only in
-		// memory.
+		// It is written again, not only synced: after a failed sync the system may treat data as
+		// stored that is only in memory.
 		if _, err := e.f.WriteAt(data[durable:e.size], durable); err != nil {
 			return err
 		}

@@ -30,8 +30,8 @@ type log struct {
 	ends  []int
 }
 
-// Append implements runlog.Log. After an error that wraps ErrUnknown this hold of the run no longer writes: release it and
-// acquire the run again.
+// Append implements runlog.Log. After an error that wraps ErrUnknown this hold of the run no longer
+// writes: release it and acquire the run again.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	if err := l.s.alive(ctx); err != nil {
 		return err
@@ -149,8 +149,8 @@ func (l *log) check() error {
 	return nil
 }
 
-// catchUp reads what other processes wrote to the log: that the run was taken over or deleted, or that its cancellation was
-// requested.
+// catchUp reads what other processes wrote to the log: that the run was taken over or deleted, or
+// that its cancellation was requested.
 func (l *log) catchUp(size int64) error {
 	if size < l.size {
 		err := fmt.Errorf("run %s: %w: its log became shorter, from %d bytes to %d; check who changed it", l.ID, runlog.ErrUnknown, l.size, size)

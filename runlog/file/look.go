@@ -103,8 +103,8 @@ func (s *store) lost(id string, damage error) *glance {
 	return g
 }
 
-// A cache keeps the content of unchanged files: for logs that no process holds, the data for listings, and the former log that
-// was read last.
+// A cache keeps the content of unchanged files: for logs that no process holds, the data for
+// listings, and the former log that was read last.
 type cache struct {
 	mu    sync.Mutex
 	runs  map[string]seen

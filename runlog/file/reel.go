@@ -46,8 +46,8 @@ func (r *reel) length() (int64, error) {
 	return info.Size(), nil
 }
 
-// append writes b to the end of the log and makes it durable. On an error b was not appended, unless the error wraps
-// ErrUnknown.
+// append writes b to the end of the log and makes it durable. On an error b was not appended,
+// unless the error wraps ErrUnknown.
 func (r *reel) append(b []byte) error {
 	if r.f == nil {
 		return fs.ErrClosed
@@ -86,8 +86,8 @@ func (r *reel) write(b []byte) error {
 	return err
 }
 
-// cut removes what was written behind the end. If a sync failed, it opens the file again, since the old handle reports the
-// error only once.
+// cut removes what was written behind the end. If a sync failed, it opens the file again, since the
+// old handle reports the error only once.
 func (r *reel) cut(synced bool) error {
 	if synced {
 		_ = r.close()
@@ -133,7 +133,8 @@ func (r *reel) load() (*header, []byte, error) {
 	return h, data, err
 }
 
-// vouch records how far the log is durable, and until when the run is held. If that fails, readers determine it themselves.
+// vouch records how far the log is durable, and until when the run is held. If that fails, readers
+// determine it themselves.
 func (r *reel) vouch(st *state, until int64) {
 	o := hold{h: *r.h, st: *st, durable: r.size, until: until}
 	path := filepath.Join(r.dir, holdName)
@@ -159,8 +160,8 @@ func readHold(dir string) (*hold, bool) {
 	return nil, false
 }
 
-// rotate puts the log away, compressed, and begins a new one. On an error the log is as before, unless the error wraps
-// ErrUnknown.
+// rotate puts the log away, compressed, and begins a new one. On an error the log is as before,
+// unless the error wraps ErrUnknown.
 func (r *reel) rotate(st *state) error {
 	h, data, err := r.load()
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 // reserveSize is enough disk space for the last batches of some dozens of runs.
 const reserveSize = 256 << 10
 
-// A reserve is a file that occupies disk space. If the disk is full, it is emptied so that a run can record that it waits for
-// storage. It is filled again as soon as there is space; until then this store accepts no other writes.
+// A reserve is a file that occupies disk space. If the disk is full, it is emptied so that a run
+// can record that it waits for storage. It is filled again as soon as there is space; until then
+// this store accepts no other writes.
 type reserve struct {
 	path string
 	disk disk

@@ -121,8 +121,8 @@ func folderSize(dir string) (size int64, err error) {
 // packLeast is the size from which the log of a finished run is compressed.
 const packLeast = 16 << 10
 
-// Reclaim implements [runlog.Reclaimer]. It removes what deletions and crashed processes left behind, and compresses the logs
-// of finished runs.
+// Reclaim implements [runlog.Reclaimer]. It removes what deletions and crashed processes left
+// behind, and compresses the logs of finished runs.
 func (s *store) Reclaim(ctx context.Context) (freed int64, err error) {
 	if err := s.alive(ctx); err != nil {
 		return 0, err
@@ -222,8 +222,8 @@ func (s *store) tidy(ctx context.Context, id string) (freed int64, err error) {
 	return max(before-after, 0), err
 }
 
-// isDebris returns the unfinished files of a process that crashed while it archived a log, given the first record of the
-// present log.
+// isDebris returns the unfinished files of a process that crashed while it archived a log, given
+// the first record of the present log.
 func isDebris(name string, base uint64) bool {
 	if strings.HasSuffix(name, ".tmp") {
 		return true

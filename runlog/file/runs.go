@@ -197,7 +197,8 @@ func (s *store) there(ctx context.Context, id string) bool {
 	return !errors.As(err, new(*runlog.NotFoundError))
 }
 
-// discard moves a run's folder to the trash. The caller has the store's lock, or created the folder.
+// discard moves a run's folder to the trash. The caller has the store's lock, or created the
+// folder.
 func (s *store) discard(id string) error {
 	trash := filepath.Join(s.dir, "trash", strings.ToLower(rand.Text()))
 	s.fail("file.before-rename")

@@ -73,8 +73,8 @@ type Options struct {
 	SegmentSize  int64 // bytes of a log from which on it is compressed and a new one begun; default 1 MiB
 	AllowNetwork bool  // use a directory on a network file system, where locks may not work
 
-	// Protection configures redaction and encryption. By default the secrets of the process's environment are redacted, and
-	// nothing is encrypted.
+	// Protection configures redaction and encryption. By default the secrets of the process's
+	// environment are redacted, and nothing is encrypted.
 	storekit.Protection
 
 	// Failpoint is called at the points of a write at which a crash is interesting:
@@ -263,7 +263,8 @@ func (s *store) checkVersion() (known bool, err error) {
 	return true, nil
 }
 
-// checkEmpty refuses a directory that is not empty, except for a store that another process is just creating.
+// checkEmpty refuses a directory that is not empty, except for a store that another process is just
+// creating.
 func (s *store) checkEmpty() error {
 	d, err := os.Open(s.dir)
 	if errors.Is(err, fs.ErrPermission) {
@@ -290,8 +291,8 @@ func (s *store) checkEmpty() error {
 	return nil
 }
 
-// Close closes the store. Runs that are still held are listed as interrupted from then on, and other processes may take them
-// over. The holds no longer write.
+// Close closes the store. Runs that are still held are listed as interrupted from then on, and
+// other processes may take them over. The holds no longer write.
 func (s *store) Close() error {
 	s.once.Do(func() {
 		s.watch.Close() // first, so that who waits hears of this and not of a poll that was refused

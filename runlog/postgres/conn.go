@@ -200,7 +200,8 @@ func (d *dialer) connect(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// check makes sure that a connection leads to the same store as the first one, and closes it if not.
+// check makes sure that a connection leads to the same store as the first one, and closes it if
+// not.
 func (d *dialer) check(ctx context.Context, c *conn) error {
 	version, instance, err := d.look(ctx, c)
 	if err == nil && version == 0 {
@@ -280,7 +281,8 @@ func (c *conn) warning() string {
 	return w
 }
 
-// fence makes a separate commit. Once it succeeds, earlier commits have reached all required standbys too.
+// fence makes a separate commit. Once it succeeds, earlier commits have reached all required
+// standbys too.
 func (c *conn) fence(ctx context.Context) error {
 	err := c.query(ctx, "UPDATE meta SET value = (value::bigint + 1)::text WHERE name = 'fences'", nil)
 	if err == nil {

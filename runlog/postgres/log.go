@@ -55,9 +55,9 @@ func (l *log) on(timeline string) {
 	l.timeline = timeline
 }
 
-// Append implements runlog.Log. After an error that wraps ErrUnknown or ErrStoreReset this hold of the run no longer writes:
-// release it, and acquire the run again. When ctx ends while the batch is on its way, Append waits for the outcome for up to
-// two seconds and gives ErrUnknown then.
+// Append implements runlog.Log. After an error that wraps ErrUnknown or ErrStoreReset this hold of
+// the run no longer writes: release it, and acquire the run again. When ctx ends while the batch is
+// on its way, Append waits for the outcome for up to two seconds and gives ErrUnknown then.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	return l.Alone(ctx, func() error {
 		o := &op{ctx: ctx, l: l, was: l.tail(), deadline: time.Now().Add(l.s.patience), done: make(chan error, 1)}
@@ -93,8 +93,8 @@ const lookSQL = `SELECT b.ord, r.hold = b.hold, r.rev, w.frame, t.frame
 	LEFT JOIN records w ON r.hold <> b.hold AND w.run = b.no AND w.seq = b.was_seq
 	LEFT JOIN records t ON r.hold <> b.hold AND t.run = b.no AND t.seq = b.then_seq`
 
-// look determines the state of ops: nil if they may be written, errLanded if they were written, and otherwise why they cannot
-// be.
+// look determines the state of ops: nil if they may be written, errLanded if they were written, and
+// otherwise why they cannot be.
 func look(ctx context.Context, c *conn, ops []*op) ([]error, error) {
 	found := make([]error, len(ops))
 	for i, o := range ops {
@@ -129,8 +129,8 @@ func (o *op) compare(rev int64) error {
 	return o.l.Fenced()
 }
 
-// superseded decides about a run that another process holds or has held, given the record at the old head and the one at the
-// new head.
+// superseded decides about a run that another process holds or has held, given the record at the
+// old head and the one at the new head.
 func (o *op) superseded(was, then []byte) error {
 	is := func(frame []byte, hash runlog.FrameHash) bool {
 		_, _, self, _, err := runlog.DecodeFrame(frame)

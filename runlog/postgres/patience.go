@@ -132,8 +132,8 @@ const (
 	writing = "writing"
 )
 
-// with calls f with a connection, and repeats that while the server is away. f must be idempotent. If it writes, with makes
-// sure of writes that succeeded while the connection was lost.
+// with calls f with a connection, and repeats that while the server is away. f must be idempotent.
+// If it writes, with makes sure of writes that succeeded while the connection was lost.
 func (s *store) with(ctx context.Context, doing string, f func(ctx context.Context, c *conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -209,7 +209,8 @@ func (s *store) gaveUp(doing string, doubt bool, err error) error {
 	return s.explain(doing, err)
 }
 
-// explain names the store in an error. Errors that name it already, and complete errors of package runlog, stay as they are.
+// explain names the store in an error. Errors that name it already, and complete errors of package
+// runlog, stay as they are.
 func (s *store) explain(doing string, err error) error {
 	if err == nil || storekit.Explained(err) {
 		return err

@@ -110,8 +110,8 @@ type acquiring struct {
 // errRace reports that another process was faster, so that the operation must be repeated.
 var errRace = errors.New("the run keeps changing hands")
 
-// do acquires the run. It decides based on what it reads, and writes only if that is unchanged. If it is repeated after an
-// interruption, it finds its own hold.
+// do acquires the run. It decides based on what it reads, and writes only if that is unchanged. If
+// it is repeated after an interruption, it finds its own hold.
 func (a *acquiring) do(ctx context.Context, c *conn) error {
 	for range 100 {
 		r, err := find(ctx, c, a.id)

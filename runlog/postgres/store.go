@@ -8,8 +8,9 @@
 // nothing. Leases are on the server's clock; a run whose process died can be taken over
 // when its lease has ended.
 //
-// A server that is away for a while, because it is restarted or the network is cut, is only a delay: operations wait for it,
-// up to Options.Patience. If a connection is lost during a commit, the store reads the outcome before it writes again.
+// A server that is away for a while, because it is restarted or the network is cut, is only a
+// delay: operations wait for it, up to Options.Patience. If a connection is lost during a commit,
+// the store reads the outcome before it writes again.
 //
 // The address must be that of a primary, directly or through a pooler that keeps sessions.
 // When an asynchronous standby is promoted, steps that were acknowledged can be lost. A
@@ -39,8 +40,8 @@ type Options struct {
 	// Default 60 s.
 	Patience time.Duration
 
-	// Protection configures redaction and encryption. By default the secrets of the process's environment are redacted, and
-	// nothing is encrypted.
+	// Protection configures redaction and encryption. By default the secrets of the process's
+	// environment are redacted, and nothing is encrypted.
 	storekit.Protection
 
 	// Failpoint is called at the points of an append at which a crash is interesting:

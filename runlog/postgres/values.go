@@ -38,7 +38,8 @@ func toTime(b []byte) time.Time {
 // micros returns a duration in microseconds, the unit of the statements.
 func micros(d time.Duration) []byte { return bigint(d.Microseconds()) }
 
-// text returns s in a form that Postgres can store: zero bytes and invalid UTF-8 become the replacement character.
+// text returns s in a form that Postgres can store: zero bytes and invalid UTF-8 become the
+// replacement character.
 func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

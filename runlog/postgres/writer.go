@@ -39,16 +39,17 @@ type op struct {
 // A group is what one transaction writes.
 type group struct{ ops []*op }
 
-// A writer performs the appends of a store. The goroutine that takes it from Store.turn writes for all that wait by then, so a
-// single append wakes no other goroutine. Appends that arrive while the server is committing share the next transaction.
+// A writer performs the appends of a store. The goroutine that takes it from Store.turn writes for
+// all that wait by then, so a single append wakes no other goroutine. Appends that arrive while the
+// server is committing share the next transaction.
 type writer struct {
 	s     *store
 	c     *conn // nil after a failure
 	pause storekit.Backoff
 }
 
-// submit performs an op: in the calling goroutine if it has the turn to write, or else in the one that has it. If ctx ends
-// before the op is sent, nothing is written.
+// submit performs an op: in the calling goroutine if it has the turn to write, or else in the one
+// that has it. If ctx ends before the op is sent, nothing is written.
 func (s *store) submit(ctx context.Context, o *op) error {
 	select {
 	case w := <-s.turn:
@@ -74,8 +75,8 @@ func (s *store) submit(ctx context.Context, o *op) error {
 	}
 }
 
-// gather collects the ops that wait beside one. It first yields to goroutines that are about to add ops, since another
-// transaction would cost more.
+// gather collects the ops that wait beside one. It first yields to goroutines that are about to add
+// ops, since another transaction would cost more.
 func (s *store) gather(o *op) *group {
 	g, bytes := &group{[]*op{o}}, len(o.frames)
 	for more := true; more; {
@@ -94,8 +95,8 @@ func (s *store) gather(o *op) *group {
 	return g
 }
 
-// serve tries to write an op and all others that wait, in the goroutine of the op's caller. Retries run in another goroutine,
-// since the caller may not want to wait.
+// serve tries to write an op and all others that wait, in the goroutine of the op's caller. Retries
+// run in another goroutine, since the caller may not want to wait.
 func (w *writer) serve(o *op) {
 	g := w.s.gather(o)
 	all, whole := g.ops, false
@@ -246,8 +247,8 @@ func (w *writer) until(g *group) time.Time {
 	return until
 }
 
-// commitSQL takes one row per log, and all frames in one value; $10 holds their offsets. If the row of a run is not as the
-// writer left it, it is not updated and gets no records.
+// commitSQL takes one row per log, and all frames in one value; $10 holds their offsets. If the row
+// of a run is not as the writer left it, it is not updated and gets no records.
 const commitSQL = `WITH u AS (
 	UPDATE runs r SET rev = r.rev + 1, head = b.head, snapshot = b.snapshot, bytes = r.bytes + b.bytes, status = b.status,
 		updated = CASE WHEN r.status = b.status THEN r.updated ELSE clock_timestamp() END,
@@ -316,8 +317,8 @@ func (w *writer) commit(ops []*op) (landed []bool, err error) {
 	return landed, err
 }
 
-// settle determines which ops were committed, and why others were not. It finishes the ops whose outcome is certain; the
-// others may be sent.
+// settle determines which ops were committed, and why others were not. It finishes the ops whose
+// outcome is certain; the others may be sent.
 func (w *writer) settle(ctx context.Context, g *group) error {
 	found, err := look(ctx, w.c, g.ops)
 	if err != nil {

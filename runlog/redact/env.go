@@ -57,8 +57,8 @@ func isPlainWord(s string) bool {
 	return len(s) <= most && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
-// hiddenIn returns the secrets in a value that may have several forms: the value itself, the password of name:password, and
-// the values of cookies.
+// hiddenIn returns the secrets in a value that may have several forms: the value itself, the
+// password of name:password, and the values of cookies.
 func hiddenIn(value string) []string {
 	const phrase = 20
 	switch v := strings.TrimSpace(value); {
@@ -105,7 +105,8 @@ func ends(name string, with ...string) bool {
 	return slices.ContainsFunc(with, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// passwords returns the passwords in an address: in a URL, both encoded and decoded, or in a list of key=value.
+// passwords returns the passwords in an address: in a URL, both encoded and decoded, or in a list
+// of key=value.
 func passwords(address string) []string {
 	if _, rest, ok := strings.Cut(address, "://"); ok {
 		authority, _, _ := strings.Cut(rest, "/")

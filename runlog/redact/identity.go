@@ -10,8 +10,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// names are the strings in a record's data that identify something when a run is resumed: nodes, keys, paths and effects.
-// Other fields hold content.
+// names are the strings in a record's data that identify something when a run is resumed: nodes,
+// keys, paths and effects. Other fields hold content.
 type names struct {
 	effect // of the record itself, or its question
 	Node   string
@@ -95,7 +95,8 @@ func identities(kind runlog.Kind, data json.RawMessage) (all []string) {
 	return all
 }
 
-// kept are fields that stay unchanged even if they contain a secret: they identify the run's workflow.
+// kept are fields that stay unchanged even if they contain a secret: they identify the run's
+// workflow.
 func kept(kind runlog.Kind) string {
 	switch kind {
 	case runlog.KindRunStarted:
@@ -106,8 +107,8 @@ func kept(kind runlog.Kind) string {
 	return ""
 }
 
-// record redacts the data of a record. It refuses a record whose identifying names would change. Data without a secret are
-// only scanned.
+// record redacts the data of a record. It refuses a record whose identifying names would change.
+// Data without a secret are only scanned.
 func (r *Redactor) record(kind runlog.Kind, data json.RawMessage) (json.RawMessage, error) {
 	clean := r.JSON(data)
 	if bytes.Equal(clean, data) || !json.Valid(data) {

@@ -1,5 +1,6 @@
-// Package redact keeps secrets out of the log of a run. A [Redactor] knows the values of secrets and the shapes of well-known
-// credentials, and redacts both in texts and in JSON. [Store] applies it to everything that a run writes.
+// Package redact keeps secrets out of the log of a run. A [Redactor] knows the values of secrets
+// and the shapes of well-known credentials, and redacts both in texts and in JSON. [Store] applies
+// it to everything that a run writes.
 //
 // What it promises is about what it can see: a value it was told, as it is, or as JSON
 // and URLs spell it, also inside of JSON that is inside of a string; and credentials of the
@@ -17,7 +18,8 @@ import (
 	"unicode/utf8"
 )
 
-// minValue is the least length of a secret value in bytes. Shorter values would match parts of words.
+// minValue is the least length of a secret value in bytes. Shorter values would match parts of
+// words.
 const minValue = 8
 
 // A Secret is a value that must not be written.
@@ -28,7 +30,8 @@ type Secret struct {
 
 const hidden = "[redacted]"
 
-// A Redactor redacts secrets. It is immutable, and may be used from several goroutines. A nil Redactor redacts nothing.
+// A Redactor redacts secrets. It is immutable, and may be used from several goroutines. A nil
+// Redactor redacts nothing.
 type Redactor struct {
 	bits    [1024]uint64 // which hashes of three bytes begin a needle, or an odd escape
 	needles map[uint32][]needle
@@ -46,8 +49,9 @@ type needle struct {
 	rule rule   // of a shape, nil for a value
 }
 
-// New returns a redactor for secrets, and for the shapes it knows. Values that are too short are not looked for, see
-// [Redactor.Ignored]. Each line of a multi-line value is searched for as well, unless it is too short or too common.
+// New returns a redactor for secrets, and for the shapes it knows. Values that are too short are
+// not looked for, see [Redactor.Ignored]. Each line of a multi-line value is searched for as well,
+// unless it is too short or too common.
 func New(secrets ...Secret) *Redactor {
 	r := &Redactor{needles: map[uint32][]needle{}}
 	var forms []string
@@ -139,8 +143,8 @@ func mark(name string) string {
 	return "[redacted:" + clean + "]"
 }
 
-// lines returns the lines of a value that are secrets by themselves. It leaves out lines that also occur in other texts: the
-// armour of keys, words, and settings made of words.
+// lines returns the lines of a value that are secrets by themselves. It leaves out lines that also
+// occur in other texts: the armour of keys, words, and settings made of words.
 func lines(v string) (out []string) {
 	if !strings.Contains(v, "\n") {
 		return nil
@@ -266,7 +270,8 @@ func (r *Redactor) at(s []byte, i int, w uint32, m mode) (match, bool) {
 	return match{}, false
 }
 
-// odd reports whether the escape at i is unnecessary, so that it may hide a secret from a literal search.
+// odd reports whether the escape at i is unnecessary, so that it may hide a secret from a literal
+// search.
 func (r *Redactor) odd(s []byte, i int) bool {
 	if s[i+1] == '/' {
 		return true
@@ -315,7 +320,8 @@ func (r *Redactor) Text(s string) string {
 	return s
 }
 
-// clean redacts known values first, since they have names, and then text in the shape of a credential. It does not change s.
+// clean redacts known values first, since they have names, and then text in the shape of a
+// credential. It does not change s.
 func (r *Redactor) clean(s []byte, name bool) (out []byte, changed bool) {
 	out, values := r.replace(s, mode{name: name, values: true})
 	out, shapes := r.replace(out, mode{shapes: true})
@@ -342,9 +348,10 @@ func (r *Redactor) replace(s []byte, m mode) (out []byte, changed bool) {
 	return append(out, s[done:]...), true
 }
 
-// JSON takes the secrets out of the strings of a JSON value, the names of fields included. Valid JSON stays valid. If it has
-// no secret, the result is the argument itself, byte for byte; otherwise it is a new value, and the argument is unchanged.
-// Input that is not JSON is treated as text.
+// JSON takes the secrets out of the strings of a JSON value, the names of fields included. Valid
+// JSON stays valid. If it has no secret, the result is the argument itself, byte for byte;
+// otherwise it is a new value, and the argument is unchanged. Input that is not JSON is treated as
+// text.
 func (r *Redactor) JSON(data []byte) []byte {
 	if r == nil {
 		return data

@@ -2,7 +2,8 @@ package redact
 
 import "bytes"
 
-// A rule reports whether the anchor at i belongs to a credential, and returns its range, which never begins before i.
+// A rule reports whether the anchor at i belongs to a credential, and returns its range, which
+// never begins before i.
 type rule func(s []byte, i int) (from, to int, ok bool)
 
 // A shape describes the form of some credentials.
@@ -11,8 +12,8 @@ type shape struct {
 	rule    rule
 }
 
-// shapes returns the recognized forms of credentials: the prefixes their issuers document, private keys, tokens in headers and
-// passwords in URLs.
+// shapes returns the recognized forms of credentials: the prefixes their issuers document, private
+// keys, tokens in headers and passwords in URLs.
 func shapes() []shape {
 	return []shape{
 		{[]string{"sk-", "sk_live_", "sk_test_", "rk_live_", "xai-", "gsk_", "ya29."}, token(20, "-_.")},
@@ -78,8 +79,8 @@ func token(least int, others string) rule {
 	}
 }
 
-// gitlab returns a token of GitLab: 20 bytes or more behind the prefix, which may all be letters. Words joined by dashes are
-// not tokens.
+// gitlab returns a token of GitLab: 20 bytes or more behind the prefix, which may all be letters.
+// Words joined by dashes are not tokens.
 func gitlab(s []byte, i int) (from, to int, ok bool) {
 	if !begins(s, i) {
 		return 0, 0, false
@@ -164,8 +165,8 @@ func password(s []byte, i int) (from, to int, ok bool) {
 	return 0, 0, false
 }
 
-// privateKey returns a block of armour whose first line says that a private key is in it. If the end is missing, the block
-// ends with the last line that looks like a key.
+// privateKey returns a block of armour whose first line says that a private key is in it. If the
+// end is missing, the block ends with the last line that looks like a key.
 func privateKey(s []byte, i int) (from, to int, ok bool) {
 	const dashes = "-----"
 	line := i + len(dashes)

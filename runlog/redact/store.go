@@ -55,8 +55,8 @@ type redactedLog struct {
 	id string
 }
 
-// Clean returns JSON as it would be stored. The journal uses it so that a run continues with the same values that it would
-// read after a crash.
+// Clean returns JSON as it would be stored. The journal uses it so that a run continues with the
+// same values that it would read after a crash.
 func (l *redactedLog) Clean(data json.RawMessage) json.RawMessage { return l.r.JSON(data) }
 
 // Append implements runlog.Log.

@@ -30,8 +30,8 @@ type client struct {
 	failed atomic.Int64 // when a connection was lost, in Unix nanoseconds: those that were idle by then are not used again
 }
 
-// dial creates a client that calls greet for each new connection, and returns the store's name without its password. It does
-// not connect yet.
+// dial creates a client that calls greet for each new connection, and returns the store's name
+// without its password. It does not connect yet.
 func dial(url string, greet func(context.Context, redigo.Conn) error) (*client, string, error) {
 	u, err := neturl.Parse(url)
 	if err != nil { // which may repeat the password

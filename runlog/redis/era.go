@@ -6,9 +6,9 @@ import (
 	redigo "github.com/gomodule/redigo/redis"
 )
 
-// greet checks the server of a new connection before anything is sent. If it is not the process that the store knew, it was
-// restarted or has replaced another server, and may have lost records that were overwritten since. A server that does not
-// report its identity cannot be checked.
+// greet checks the server of a new connection before anything is sent. If it is not the process
+// that the store knew, it was restarted or has replaced another server, and may have lost records
+// that were overwritten since. A server that does not report its identity cannot be checked.
 func (s *store) greet(ctx context.Context, conn redigo.Conn) error {
 	if s.id == "" { // Open is not done
 		return nil
@@ -23,7 +23,8 @@ func (s *store) greet(ctx context.Context, conn redigo.Conn) error {
 	return err
 }
 
-// enterEra compares the last known state of the store with its state when the new server process began.
+// enterEra compares the last known state of the store with its state when the new server process
+// began.
 func (s *store) enterEra(ctx context.Context, conn redigo.Conn, server string, known uint64) error {
 	if was := s.server.Load(); server == "" || was != nil && *was == server {
 		return nil

@@ -9,14 +9,15 @@ import (
 	redigo "github.com/gomodule/redigo/redis"
 )
 
-// A server holds the properties of a server that Open reads. Maps are nil if the server does not report them.
+// A server holds the properties of a server that Open reads. Maps are nil if the server does not
+// report them.
 type server struct {
 	info   map[string]string
 	config map[string]string
 }
 
-// examine checks the durability settings of the server, refuses insufficient ones, and notes the others. It returns the ID of
-// the server process, or "" if unknown.
+// examine checks the durability settings of the server, refuses insufficient ones, and notes the
+// others. It returns the ID of the server process, or "" if unknown.
 func (s *store) examine(ctx context.Context, opt *Options) (process string, err error) {
 	var v server
 	err = s.patiently(ctx, "opening", func() (err error) {

@@ -50,8 +50,8 @@ func (l *log) refusal(r []any) error {
 	}
 }
 
-// Append implements runlog.Log. After an error that wraps ErrUnknown or ErrStoreReset this hold of the run no longer writes:
-// release it and acquire the run again.
+// Append implements runlog.Log. After an error that wraps ErrUnknown or ErrStoreReset this hold of
+// the run no longer writes: release it and acquire the run again.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	return l.Alone(ctx, func() error {
 		was := l.tail

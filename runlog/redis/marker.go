@@ -63,8 +63,8 @@ func (m *marker) due(now time.Time) bool {
 	return true
 }
 
-// write replaces the file. Another process may write it too: for the same store the more recent state is kept, unless the file
-// is to be reset.
+// write replaces the file. Another process may write it too: for the same store the more recent
+// state is kept, unless the file is to be reset.
 func (m *marker) write(r remembered, forget bool) (err error) {
 	if m == nil || r.ID == "" {
 		return nil

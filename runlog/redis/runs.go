@@ -156,9 +156,9 @@ func (s *store) find(ctx context.Context, id string) (*meta, time.Time, error) {
 	return m, l.now, err
 }
 
-// Runs implements [runlog.Store]. It is no snapshot: runs that are created or deleted meanwhile may be missing. If another
-// program removed the keys of a run, the error wraps runlog.ErrStoreReset and names the run; the runs before it are returned
-// too.
+// Runs implements [runlog.Store]. It is no snapshot: runs that are created or deleted meanwhile may
+// be missing. If another program removed the keys of a run, the error wraps runlog.ErrStoreReset
+// and names the run; the runs before it are returned too.
 func (s *store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info, err error) {
 	err = s.each(ctx, f, func(m *meta, now time.Time) bool {
 		infos = append(infos, m.listed(now))
@@ -321,7 +321,8 @@ func (s *store) page(ctx context.Context, id string, from uint64, most int) (*me
 	return m, frames, err
 }
 
-// observe compares the state that the store reported with the state known when the request was sent.
+// observe compares the state that the store reported with the state known when the request was
+// sent.
 func (s *store) observe(store []any, known uint64) error {
 	switch id := text(store, 0); {
 	case id == "":

@@ -1,9 +1,10 @@
 // Package redis keeps run logs in Redis 7 or newer, for several machines at once.
 //
-// The server's configuration decides how durable a commit is; [Store.Notes] describes it. With appendonly yes and appendfsync
-// always a commit is on the server's disk when it returns. With less, a crash of the server can take back what was
-// acknowledged. A store notices that, as long as it or its marker file remembers more than the server does, and answers
-// runlog.ErrStoreReset instead of going on.
+// The server's configuration decides how durable a commit is; [Store.Notes] describes it. With
+// appendonly yes and appendfsync always a commit is on the server's disk when it returns. With
+// less, a crash of the server can take back what was acknowledged. A store notices that, as long as
+// it or its marker file remembers more than the server does, and answers runlog.ErrStoreReset
+// instead of going on.
 //
 // A run is a hash of frames by number, beside a string with what listings show. (It is no stream:
 // what a server does again of a transaction that was torn by a power cut must be something that can be
@@ -52,8 +53,8 @@ type Options struct {
 	// Accept accepts the store as it is, even if it contradicts the marker.
 	Accept bool
 
-	// Protection configures redaction and encryption. By default the secrets of the process's environment are redacted, and
-	// nothing is encrypted.
+	// Protection configures redaction and encryption. By default the secrets of the process's
+	// environment are redacted, and nothing is encrypted.
 	storekit.Protection
 
 	// Failpoint is called at the points of a write at which a crash is interesting:
@@ -238,8 +239,9 @@ func (s *store) enter(ctx context.Context, server string, opt *Options) error {
 	return s.marker.write(s.remember(), opt.Accept)
 }
 
-// Notes returns what can be lost with this server, and other things its user should know, one sentence each. It is empty if
-// acknowledged records can only be lost together with the server's disk.
+// Notes returns what can be lost with this server, and other things its user should know, one
+// sentence each. It is empty if acknowledged records can only be lost together with the server's
+// disk.
 func (s *store) Notes() []string { return append([]string(nil), s.notes...) }
 
 // Close ends the store. Writes that have begun are finished first, unless the server is away.

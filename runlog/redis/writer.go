@@ -22,7 +22,8 @@ type op struct {
 	args []any  // of the script
 	size int    // of what is large in them
 
-	// verdict processes the server's answer. It is called by the goroutine that has the turn to write.
+	// verdict processes the server's answer. It is called by the goroutine that has the turn to
+	// write.
 	verdict func(r []any) error
 	// small writes may use the memory that the server reserves at its maxmemory.
 	small bool
@@ -39,8 +40,8 @@ type op struct {
 	finished bool
 }
 
-// write performs an op: in the calling goroutine if it has the turn to write, or else in the one that has it. If ctx ends
-// before the op is sent, nothing is written.
+// write performs an op: in the calling goroutine if it has the turn to write, or else in the one
+// that has it. If ctx ends before the op is sent, nothing is written.
 func (s *store) write(ctx context.Context, o *op) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -70,8 +71,9 @@ func (s *store) mark() {
 	}
 }
 
-// serve writes an op together with all that wait by then, and passes the turn on. Writes that arrive while a group is being
-// sent share the next group. If something panics, the others that share the write are told that its outcome is unknown.
+// serve writes an op together with all that wait by then, and passes the turn on. Writes that
+// arrive while a group is being sent share the next group. If something panics, the others that
+// share the write are told that its outcome is unknown.
 func (s *store) serve(o *op) {
 	in, size := []*op{o}, o.size
 	defer func() {
@@ -218,8 +220,8 @@ func (s *store) settle(in []*op, r []any) (again []*op, why error) {
 	return s.refused(full, said)
 }
 
-// refused handles ops for which the server had no memory: small ones may use its reserve, and those that may have been done
-// before are checked again.
+// refused handles ops for which the server had no memory: small ones may use its reserve, and those
+// that may have been done before are checked again.
 func (s *store) refused(in []*op, said string) (again []*op, why error) {
 	for _, o := range in {
 		switch {

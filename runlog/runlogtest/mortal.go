@@ -13,14 +13,16 @@ import (
 // ErrCrash is the error of a [Mortal] store once its process is dead.
 var ErrCrash = errors.New("the process died")
 
-// Mortal is a store in memory with a simulated process that can die, for tests of runs that crash. A dead process appends,
-// renews, acquires and releases nothing more: it gets ErrCrash for all of it but the release, and keeps the leases it had.
-// What it wrote can be read on. Appends are made one at a time, so those after the deadly one are not stored however many were
-// under way. Its clock moves only from life to life.
+// Mortal is a store in memory with a simulated process that can die, for tests of runs that crash.
+// A dead process appends, renews, acquires and releases nothing more: it gets ErrCrash for all of
+// it but the release, and keeps the leases it had. What it wrote can be read on. Appends are made
+// one at a time, so those after the deadly one are not stored however many were under way. Its
+// clock moves only from life to life.
 type Mortal struct {
 	*runlog.Memory
 
-	// Quarantine enables quarantine as in other stores. Otherwise runs are taken over however many processes have died.
+	// Quarantine enables quarantine as in other stores. Otherwise runs are taken over however many
+	// processes have died.
 	Quarantine bool
 
 	past atomic.Int64 // lives that ended, which is also the clock, in hours

@@ -20,7 +20,8 @@ type Site struct {
 	// Open opens the store, with what p says of its options. It is closed when the test ends.
 	Open func(t *testing.T, p *storekit.Protection) runlog.Store
 
-	// Stored returns all stored bytes, as an attacker would find them in its files, its tables or its memory.
+	// Stored returns all stored bytes, as an attacker would find them in its files, its tables or
+	// its memory.
 	Stored func(t *testing.T) []byte
 }
 

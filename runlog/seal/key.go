@@ -17,8 +17,8 @@ import (
 // keySize is how many bytes a key has.
 const keySize = 32
 
-// A Key encrypts and decrypts. It prints as its ID, which is derived from the key and reveals nothing about it. The zero Key
-// is no key.
+// A Key encrypts and decrypts. It prints as its ID, which is derived from the key and reveals
+// nothing about it. The zero Key is no key.
 type Key struct {
 	secret [keySize]byte
 	name   [4]byte
@@ -35,8 +35,8 @@ func NewKey() Key {
 	return k
 }
 
-// parseKey reads a key of 32 bytes as 64 hexadecimal digits, or as base64 in any of its spellings. Surrounding space is
-// ignored. The error never contains the input.
+// parseKey reads a key of 32 bytes as 64 hexadecimal digits, or as base64 in any of its spellings.
+// Surrounding space is ignored. The error never contains the input.
 func parseKey(s string) (Key, error) {
 	s = strings.TrimSpace(s)
 	if len(s) == hex.EncodedLen(keySize) {

@@ -1,5 +1,6 @@
-// Package seal encrypts the content of runs. It is a store over another: the data and path of every record, and the workflow
-// and title of every run, are encrypted and authenticated (AES-256-GCM) before the other store sees them.
+// Package seal encrypts the content of runs. It is a store over another: the data and path of every
+// record, and the workflow and title of every run, are encrypted and authenticated (AES-256-GCM)
+// before the other store sees them.
 //
 // A sealed record opens only in its place: in its run, with its sequence number, epoch,
 // kind and time. One that was changed, moved, or put there without the key is refused, and
@@ -336,8 +337,8 @@ func (s *sealed) RequestCancel(ctx context.Context, id string) error {
 // Delete implements runlog.Store. It takes no key.
 func (s *sealed) Delete(ctx context.Context, id string) error { return s.store.Delete(ctx, id) }
 
-// A sealedLog knows where its next record goes, since nobody else writes the run: from the
-// acquisition, and from its own appends, which it makes one at a time.
+// A sealedLog knows the position of its next record, since no other process writes the run. It learns the position from the
+// acquisition and from its own appends, which it makes one at a time.
 type sealedLog struct {
 	runlog.Log
 	key   Key

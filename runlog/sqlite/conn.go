@@ -167,7 +167,7 @@ func code(err error) zsqlite.ResultCode {
 	return zsqlite.ErrCode(err).ToPrimary()
 }
 
-// A dbError is an error of SQLite, as against one of ours.
+// A dbError is an error of SQLite, as opposed to one of this package.
 type dbError struct{ error }
 
 func (e dbError) Unwrap() error { return e.error }

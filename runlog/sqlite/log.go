@@ -24,8 +24,8 @@ type log struct {
 	tail  storekit.Tail // belongs to the append that is under way
 }
 
-// Append implements runlog.Log. After an error that wraps ErrUnknown this hold of
-// the run writes no more: release it and acquire the run again.
+// Append implements runlog.Log. After an error that wraps ErrUnknown this hold of the run no longer
+// writes: release it and acquire the run again.
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	return l.Alone(ctx, func() error {
 		a, _ := l.s.scratch.Get().(*appending)
@@ -86,7 +86,7 @@ func (a *appending) apply(w *writer) error {
 	return a.updateRun(w.c)
 }
 
-// done keeps the memory of an append for the next one, unless that is much.
+// done keeps the buffers of an append for the next one, unless they are large.
 func (a *appending) done() {
 	s := a.l.s
 	if cap(a.frames) <= 1<<20 {
@@ -144,8 +144,8 @@ func (w *writer) insert(run int64, last uint64, frames []byte) error {
 	})
 }
 
-// updateRun changes the run's row if the batch changes what it says. A batch
-// without records and without a change still finds out whether the run is held.
+// updateRun updates the run's row if the batch changes it. A batch without records and changes
+// still checks whether the run is held.
 func (a *appending) updateRun(c *conn) error {
 	l, was, now := a.l, a.l.tail, a.then
 	if len(a.b.Records) > 0 && was.Status == now.Status && was.Snapshot == now.Snapshot {

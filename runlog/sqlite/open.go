@@ -25,8 +25,8 @@ var migrations embed.FS
 // applicationID marks the files that are superstep stores: "Sstp".
 const applicationID = 0x53737470
 
-// prepareFile sees to it that path is a file that may be a store, and makes an
-// empty one if there is none.
+// prepareFile makes sure that path is a file that may be a store, and creates an empty one if it is
+// missing.
 func prepareFile(path string) error {
 	dir := filepath.Dir(path)
 	unsynced, err := localfs.MakeDir(dir)
@@ -84,7 +84,7 @@ func checkHeader(path string) error {
 	return nil
 }
 
-// checkNew refuses an empty file beside which there is what only a store with runs has.
+// checkNew refuses an empty file that lies beside files which only a store with runs has.
 func checkNew(path string) error {
 	for _, name := range []string{path + ".owners", path + ".reserve"} {
 		if _, err := os.Stat(name); err == nil {

@@ -84,7 +84,7 @@ func (w *writer) share(run int64, last uint64, frames []byte) error {
 	return nil
 }
 
-// flush writes the row that is being filled. Nobody looks into the table before.
+// flush writes the row that is being filled. The table is not read before that.
 func (w *writer) flush() error {
 	if len(w.row) == 0 {
 		return nil
@@ -171,7 +171,7 @@ type place struct {
 	at, size  int32
 }
 
-// A view is what a transaction sees of the logs.
+// A view is the part of the logs that a transaction sees.
 type view struct {
 	c    *conn
 	mu   *sync.Mutex // of the index

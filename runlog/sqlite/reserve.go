@@ -50,7 +50,7 @@ func (r *reserve) keep() {
 	r.there = true
 }
 
-// room returns why no run is to be taken: on a full disk without the reserve it could not be
+// room returns why no run may be acquired: on a full disk without the reserve, the run could not be
 // parked.
 func (r *reserve) room() error {
 	r.looked = time.Time{} // now, for a person may have made room
@@ -60,13 +60,13 @@ func (r *reserve) room() error {
 	return fmt.Errorf("making the reserve of %d bytes for pausing runs: %w", reserveSize, r.err)
 }
 
-// give frees the room.
+// give frees the reserved disk space.
 func (r *reserve) give() {
 	r.there, r.looked, r.err = false, time.Now(), syscall.ENOSPC
 	_ = os.Remove(r.path) // or somebody else has
 }
 
-// spend frees the room if there is any.
+// spend frees the reserved disk space, if there is any.
 func (r *reserve) spend() bool {
 	_, err := os.Stat(r.path)
 	r.give()
@@ -259,7 +259,7 @@ func (w *writer) shrink(ctx context.Context, pages int) (left int64, err error) 
 	return left, err
 }
 
-// bytes returns the room that the store takes.
+// bytes returns the disk space of the store.
 func (s *store) bytes() (n int64) {
 	for _, name := range []string{s.path, s.path + "-wal"} {
 		if info, err := os.Stat(name); err == nil {

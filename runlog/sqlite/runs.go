@@ -88,7 +88,7 @@ func (w *writer) findRow(id string) (view, *row, error) {
 	return v, r, err
 }
 
-// foundRow reads the row of a run for somebody who looks later.
+// foundRow reads the row of a run for a later check.
 func foundRow(c *conn, id string) (*row, error) {
 	v, err := (&index{}).view(c)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *store) reading(ctx context.Context, f func(v view) error) error {
 	})
 }
 
-// claim returns what the run's row says of its holder.
+// claim returns the holder from the run's row.
 func (r *row) claim() owners.Claim { return owners.Claim{Holder: r.holder, Until: r.until.UnixNano()} }
 
 // free returns nil if the run may be taken from whoever held it, see [owners.Owners.Free].

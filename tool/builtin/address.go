@@ -42,7 +42,8 @@ func public(a netip.Addr) bool {
 	return !slices.ContainsFunc(special(), func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// hostOf returns the host of an address as it is compared: small letters, ASCII, without a dot at the end.
+// hostOf returns the host of an address as it is compared: small letters, ASCII, without a dot at
+// the end.
 func hostOf(u *url.URL) (string, error) {
 	host := u.Hostname()
 	if a, err := netip.ParseAddr(host); err == nil {

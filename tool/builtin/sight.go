@@ -99,7 +99,8 @@ func (s *sight) check(names ...string) error {
 
 const toldAbout = 5 // names and rules of what was left out
 
-// note returns the line about what was left out, "" if nothing was. Of what is denied it has the number and nothing else.
+// note returns the line about what was left out, "" if nothing was. Of what is denied it has the
+// number and nothing else.
 func (s *sight) note() string {
 	var parts []string
 	if n := len(s.asks); n > 0 {

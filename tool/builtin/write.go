@@ -18,7 +18,8 @@ import (
 
 const largestWrite = 8 << 20 // bytes of a file that is written or edited
 
-// refuse returns the error for a path that must not be written, as it was given or where its links lead.
+// refuse returns the error for a path that must not be written, as it was given or where its links
+// lead.
 func (r *Root) refuse(name, rel string) error {
 	if r.protected == nil {
 		return nil

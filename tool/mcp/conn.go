@@ -21,8 +21,8 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// A conn is a connection to one server. A server that ends between two calls is started again. It is safe for use from several
-// goroutines. Close it.
+// A conn is a connection to one server. A server that ends between two calls is started again. It
+// is safe for use from several goroutines. Close it.
 type conn struct {
 	server *Server
 	o      *Options
@@ -49,8 +49,8 @@ type state struct {
 // maxFailures is how often a server may end in a row before it is not started again.
 const maxFailures = 5
 
-// connect starts a server or reaches it, and reads its tools. It asks Options.Trust first. The error is an *Error. The server
-// runs until Close, not until ctx ends.
+// connect starts a server or reaches it, and reads its tools. It asks Options.Trust first. The
+// error is an *Error. The server runs until Close, not until ctx ends.
 func connect(ctx context.Context, s *Server, opts *Options) (*conn, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	c := &conn{server: s, o: opts.defaults(), life: life, end: end, busy: make(chan struct{}, 1), kick: make(chan struct{}, 1), gone: make(chan struct{})}
@@ -247,8 +247,8 @@ func (c *conn) refresh(ctx context.Context, s *session) error {
 	return err
 }
 
-// call uses a tool. A server that ended before is started again, once. A call that was in progress when the server ended is
-// repeated only if its effect allows that.
+// call uses a tool. A server that ended before is started again, once. A call that was in progress
+// when the server ended is repeated only if its effect allows that.
 func (c *conn) call(ctx context.Context, name string, repeat bool, args json.RawMessage) (string, error) {
 	start := c.snapshot().s
 	for try := 1; ; try++ {
@@ -356,8 +356,8 @@ func (c *conn) Instructions() string {
 	return ""
 }
 
-// Close ends the connection and every process that the server's command has started. Calls in progress fail. It returns when
-// nothing is left.
+// Close ends the connection and every process that the server's command has started. Calls in
+// progress fail. It returns when nothing is left.
 func (c *conn) Close() {
 	c.closed.Do(func() {
 		c.end()
@@ -372,8 +372,8 @@ func (c *conn) Close() {
 
 // Tools returns the tools of the server that may be used, sorted by name; see Group.Tools.
 //
-// A tool that changed since it was approved is listed by name without its new description. It fails until it is approved
-// again, so that its users learn why.
+// A tool that changed since it was approved is listed by name without its new description. It fails
+// until it is approved again, so that its users learn why.
 func (c *conn) Tools(ctx context.Context) ([]*tool.Tool, error) {
 	if _, err := c.live(ctx, true); err != nil {
 		return nil, err

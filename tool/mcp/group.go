@@ -17,8 +17,8 @@ type Group struct {
 	errs  []error
 }
 
-// ConnectAll connects servers, all at once, without those that are disabled. A server that fails is left out, and Errors
-// returns why; the others are unaffected.
+// ConnectAll connects servers, all at once, without those that are disabled. A server that fails is
+// left out, and Errors returns why; the others are unaffected.
 func ConnectAll(ctx context.Context, servers []*Server, opts *Options) *Group {
 	conns, errs := make([]*conn, len(servers)), make([]error, len(servers))
 	var wg sync.WaitGroup
@@ -62,11 +62,12 @@ func (g *Group) Instructions() iter.Seq2[string, string] {
 // Errors returns the errors of the servers that could not be connected, one *Error each.
 func (g *Group) Errors() []error { return slices.Clone(g.errs) }
 
-// Tools returns the tools of all servers that may be used, sorted by name; see Options.Pin. They are named mcp__server__tool. Their
-// effect is that of the server's annotations, which are no more than its word: Idempotent if it says that they only read or
-// that a second call changes nothing more, otherwise Once; Pure, which is used without asking, only if the configuration of the
-// user says trust_annotations. The error joins those of servers that failed
-// since; the tools of the others are there all the same.
+// Tools returns the tools of all servers that may be used, sorted by name; see Options.Pin. They
+// are named mcp__server__tool. Their effect is that of the server's annotations, which are no more
+// than its word: Idempotent if it says that they only read or that a second call changes nothing
+// more, otherwise Once; Pure, which is used without asking, only if the configuration of the user
+// says trust_annotations. The error joins those of servers that failed since; the tools of the
+// others are there all the same.
 func (g *Group) Tools(ctx context.Context) ([]*tool.Tool, error) {
 	lists, errs := make([][]*tool.Tool, len(g.conns)), make([]error, len(g.conns))
 	var wg sync.WaitGroup

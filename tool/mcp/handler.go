@@ -24,8 +24,8 @@ const (
 	maxRequests = 64 // at once
 )
 
-// A Handler serves tools by streamable HTTP. Every request, whatever its path and method, needs the token, an allowed host,
-// and an allowed origin or none. This check cannot be turned off.
+// A Handler serves tools by streamable HTTP. Every request, whatever its path and method, needs the
+// token, an allowed host, and an allowed origin or none. This check cannot be turned off.
 type Handler struct {
 	o     ServeOptions
 	token string
@@ -33,8 +33,8 @@ type Handler struct {
 	slots chan struct{}
 }
 
-// NewHandler creates a handler with a new token. Calls end with their request. The server that it is put into should have
-// limits for reading headers and for being idle.
+// NewHandler creates a handler with a new token. Calls end with their request. The server that it
+// is put into should have limits for reading headers and for being idle.
 func NewHandler(tools *tool.Set, opts *ServeOptions) (*Handler, error) {
 	o := opts.defaults()
 	server, err := newServer(context.Background(), tools, o)
@@ -55,8 +55,8 @@ func (h *Handler) Token() string { return h.token }
 
 type requestKey struct{}
 
-// requestContext returns the context of the request that carried a call, if any. The SDK passes on its values but not its
-// cancellation.
+// requestContext returns the context of the request that carried a call, if any. The SDK passes on
+// its values but not its cancellation.
 func requestContext(ctx context.Context) context.Context {
 	if r, ok := ctx.Value(requestKey{}).(context.Context); ok {
 		return r

@@ -16,8 +16,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// A guard restricts the traffic with a server: to one origin, which alone receives the configured headers, to bounded answers,
-// and to messages that were checked before the SDK reads them.
+// A guard restricts the traffic with a server: to one origin, which alone receives the configured
+// headers, to bounded answers, and to messages that were checked before the SDK reads them.
 type guard struct {
 	base    http.RoundTripper
 	origin  *url.URL
@@ -166,8 +166,8 @@ func statusNote(code int) *wireError {
 	return note
 }
 
-// An events is a stream of server-sent events that holds nothing but what was checked: names of events, their order, and
-// messages. It is re-encoded, so that it has only one interpretation.
+// An events is a stream of server-sent events that holds nothing but what was checked: names of
+// events, their order, and messages. It is re-encoded, so that it has only one interpretation.
 type events struct {
 	src   io.Closer
 	in    *bufio.Reader

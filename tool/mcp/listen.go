@@ -10,8 +10,9 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// ListenAndServe serves tools over HTTP at an address of this machine until ctx ends, and calls ready with the URL and the
-// token that every request needs. Port 0 selects a free port. Requests have five seconds to end.
+// ListenAndServe serves tools over HTTP at an address of this machine until ctx ends, and calls
+// ready with the URL and the token that every request needs. Port 0 selects a free port. Requests
+// have five seconds to end.
 func ListenAndServe(ctx context.Context, addr string, tools *tool.Set, opts *ServeOptions, ready func(url, token string) error) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)

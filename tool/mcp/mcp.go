@@ -45,13 +45,15 @@ type Options struct {
 	// Env looks up the variables that configurations refer to, and where the user's own
 	// configurations are. Defaults to looking in Environ.
 	Env func(name string) (value string, ok bool)
-	// Sandbox confines the servers that are started; see Server.Needs. If nil, they are not confined.
+	// Sandbox confines the servers that are started; see Server.Needs. If nil, they are not
+	// confined.
 	Sandbox *sandbox.Sandbox
-	// HTTP provides the Transport for servers on the network; its other fields are ignored. If nil, each connection has its
-	// own transport, without a proxy.
+	// HTTP provides the Transport for servers on the network; its other fields are ignored. If nil,
+	// each connection has its own transport, without a proxy.
 	HTTP *http.Client
-	// Trust is asked before a server is started or spoken to, with the digest of what would run. An error refuses it. If nil,
-	// the user's own servers are trusted and those of a project are refused.
+	// Trust is asked before a server is started or spoken to, with the digest of what would run. An
+	// error refuses it. If nil, the user's own servers are trusted and those of a project are
+	// refused.
 	Trust func(s *Server, digest string) error
 	// Pin is asked about what a server says of itself when it was connected, whenever that changed,
 	// and when a tool that was refused is called. It answers from what is recorded, at once, and is
@@ -61,8 +63,8 @@ type Options struct {
 	// one what this connection approved before counts. Nil agrees to the first list of a connection
 	// and to no other.
 	Pin func(server string, now *Offer) (agreed *Offer, err error)
-	// Warn is called, from any goroutine, with warnings for the user: tools left out, text that was cleaned, lists that
-	// changed. It may be nil.
+	// Warn is called, from any goroutine, with warnings for the user: tools left out, text that was
+	// cleaned, lists that changed. It may be nil.
 	Warn func(server, text string)
 
 	Name    string // that servers are told; defaults to "superstep"
@@ -127,7 +129,8 @@ const (
 	phaseClosed = "closed"
 )
 
-// An Error is a failure of a server or of the connection to it. Its text contains no value of a variable or header.
+// An Error is a failure of a server or of the connection to it. Its text contains no value of a
+// variable or header.
 type Error struct {
 	Server string
 	Phase  string // what was going on: configuration, trust, start, initialize, tools, call or closed

@@ -46,7 +46,8 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Text)
 }
 
-// parseYAML reads the subset of YAML that corresponds to JSON: no aliases, tags, merging or duplicate keys.
+// parseYAML reads the subset of YAML that corresponds to JSON: no aliases, tags, merging or
+// duplicate keys.
 func parseYAML(data []byte) (*node, *ConfigError) {
 	v, refused, err := frontmatter.Tree(data, nil)
 	if err == nil && len(refused) > 0 {
@@ -58,8 +59,8 @@ func parseYAML(data []byte) (*node, *ConfigError) {
 	return v, nil
 }
 
-// parseJSON reads JSON, with comments and commas before ends if relaxed. Keys are compared exactly, and duplicate keys are
-// refused.
+// parseJSON reads JSON, with comments and commas before ends if relaxed. Keys are compared exactly,
+// and duplicate keys are refused.
 func parseJSON(data []byte, relaxed bool) (*node, *ConfigError) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	text := data
@@ -93,7 +94,8 @@ func position(data []byte, at int) (line, col int) {
 	return 1 + bytes.Count(data[:at], []byte("\n")), 1 + utf8.RuneCount(data[start:at])
 }
 
-// Matches an escape of JSON. The first alternatives match surrogate pairs and halves of pairs, which YAML does not have.
+// Matches an escape of JSON. The first alternatives match surrogate pairs and halves of pairs,
+// which YAML does not have.
 var escape = regexp.MustCompile(`\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)`)
 
 // plainEscapes replaces surrogate pairs by their characters.

@@ -11,7 +11,8 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// An offer is a server's description of itself and its tools at one time, or the approved part of it.
+// An offer is a server's description of itself and its tools at one time, or the approved part of
+// it.
 type offer struct {
 	Offer
 	list   []offered         // in the order of the list
@@ -47,8 +48,8 @@ type offered struct {
 	tool    *tool.Tool // nil if it cannot be used
 }
 
-// settled returns the first tool list of a session. Some servers announce a new list right after they learn about the client;
-// that does not count as a change.
+// settled returns the first tool list of a session. Some servers announce a new list right after
+// they learn about the client; that does not count as a change.
 func (c *conn) settled(ctx context.Context, s *session) (*offer, error) {
 	for try := 1; ; try++ {
 		c.change(func(now *state) { now.stale = false })
@@ -138,8 +139,8 @@ func (c *conn) read(raw []*sdk.Tool, out *offer) error {
 // review returns advice on tools that changed.
 func (c *conn) review() string { return "review: superstep trust " + c.server.Name }
 
-// pin asks for approval of the current offer of a server, and returns the approved offer: the current one, the recorded one,
-// or the one before, which may be nil.
+// pin asks for approval of the current offer of a server, and returns the approved offer: the
+// current one, the recorded one, or the one before, which may be nil.
 func (c *conn) pin(now, before *offer) (*offer, error) {
 	agreed, err := c.o.Pin(c.server.Name, &now.Offer)
 	switch {
@@ -151,9 +152,9 @@ func (c *conn) pin(now, before *offer) (*offer, error) {
 	return before, err
 }
 
-// adopt accepts the current offer of a server after asking for approval of what is new. Tools approved before stay usable as
-// long as they are unchanged. If the first list is refused and no approval is recorded, that is an error. The caller has the
-// token.
+// adopt accepts the current offer of a server after asking for approval of what is new. Tools
+// approved before stay usable as long as they are unchanged. If the first list is refused and no
+// approval is recorded, that is an error. The caller has the token.
 func (c *conn) adopt(now *offer, first bool) error {
 	was := c.snapshot()
 	before, old := was.agreed, was.offered

@@ -24,12 +24,13 @@ type ServeOptions struct {
 	Name         string // that clients are told; defaults to "superstep"
 	Version      string // defaults to "0"
 	Instructions string // for the models of clients; defaults to none
-	// Gate decides on a call before it is made; an error refuses the call and is shown to the client. The arguments of the
-	// call may not fit the tool. If nil, every tool that is not pure is refused, since no user can be asked.
+	// Gate decides on a call before it is made; an error refuses the call and is shown to the
+	// client. The arguments of the call may not fit the tool. If nil, every tool that is not pure
+	// is refused, since no user can be asked.
 	Gate func(ctx context.Context, t *tool.Tool, c *tool.Call) error
 
-	// Hosts are the values of the header Host that NewHandler answers to, such as "127.0.0.1:7777", exactly. If empty, no
-	// request is answered.
+	// Hosts are the values of the header Host that NewHandler answers to, such as "127.0.0.1:7777",
+	// exactly. If empty, no request is answered.
 	Hosts []string
 	// Origins are the values of the header Origin it answers to. Defaults to none: requests of web
 	// pages are refused, those of programs have no Origin.
@@ -58,9 +59,10 @@ func (o *ServeOptions) defaults() ServeOptions {
 	return d
 }
 
-// Serve is an MCP server with the tools of a set, for one client, by line over in and out; a process hands over its standard
-// input and output, and writes nothing else to the latter. It returns nil at the end of in, and the cause of ctx when that
-// ends, closing in if it can; a read that continues nevertheless, such as one from a terminal, is abandoned.
+// Serve is an MCP server with the tools of a set, for one client, by line over in and out; a
+// process hands over its standard input and output, and writes nothing else to the latter. It
+// returns nil at the end of in, and the cause of ctx when that ends, closing in if it can; a read
+// that continues nevertheless, such as one from a terminal, is abandoned.
 func Serve(ctx context.Context, tools *tool.Set, in io.Reader, out io.Writer, opts *ServeOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -71,8 +71,8 @@ func (s *Server) Variables() []string {
 	return slices.Compact(out)
 }
 
-// CommandLine returns the command or address of a server, for users: as it is configured, and quoted where characters could be
-// hidden.
+// CommandLine returns the command or address of a server, for users: as it is configured, and
+// quoted where characters could be hidden.
 func (s *Server) CommandLine() string {
 	if s.Transport != Stdio {
 		return s.Transport + " " + word(s.URL)
@@ -93,9 +93,10 @@ func word(s string) string {
 	return strconv.Quote(s)
 }
 
-// Review returns everything about a server that a user should see before trusting it, on several lines, with a line about what
-// its digest covers. It hides values that may be secrets, and all values of the user's own servers. A value that is written
-// out instead of referenced is shown as "literal".
+// Review returns everything about a server that a user should see before trusting it, on several
+// lines, with a line about what its digest covers. It hides values that may be secrets, and all
+// values of the user's own servers. A value that is written out instead of referenced is shown as
+// "literal".
 func (s *Server) Review() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n  from %s\n", s.Name, s.CommandLine(), s.Source)
@@ -126,8 +127,9 @@ func (s *Server) Review() string {
 	return b.String()
 }
 
-// Reads returns the paths outside the project that the server may read in its sandbox because its configuration names them: as
-// an argument, as its command or as its working folder; see sandbox.Named.
+// Reads returns the paths outside the project that the server may read in its sandbox because its
+// configuration names them: as an argument, as its command or as its working folder; see
+// sandbox.Named.
 func (s *Server) Reads(o *Options, home string) []string {
 	d := o.defaults()
 	full, _, err := s.expand(d.Project, func(name string) (string, bool) { value, _ := d.Env(name); return value, true })
@@ -232,8 +234,8 @@ type unsetError []string
 
 func (e unsetError) Error() string { return "needs the variables " + strings.Join(e, ", ") }
 
-// expand replaces the references in a server's configuration. The secrets are the inserted and the literal values, which must
-// not be shown.
+// expand replaces the references in a server's configuration. The secrets are the inserted and the
+// literal values, which must not be shown.
 func (s *Server) expand(project string, env func(string) (string, bool)) (out *Server, secrets []string, err error) {
 	c := *s
 	var unset unsetError
@@ -285,13 +287,14 @@ func (s *Server) expand(project string, env func(string) (string, bool)) (out *S
 	return &c, secrets, nil
 }
 
-// Digest returns the identity of all that would run: the command, arguments, environment, what it declares that it needs, url and
-// headers as they are configured, and the contents of what the command leads to inside of the
-// project: each file that the command, an argument or a value of env names, with all that lies in
-// its folder (of the project itself, what lies there and the code of its family below); the folders
-// of env where interpreters look for modules; and the code of the folder where it starts if it runs
-// a program that runs what is there, such as npx and make. It does not cover what those load from
-// other folders, nor programs outside of the project. A folder argument by itself is data.
+// Digest returns the identity of all that would run: the command, arguments, environment, what it
+// declares that it needs, url and headers as they are configured, and the contents of what the
+// command leads to inside of the project: each file that the command, an argument or a value of env
+// names, with all that lies in its folder (of the project itself, what lies there and the code of
+// its family below); the folders of env where interpreters look for modules; and the code of the
+// folder where it starts if it runs a program that runs what is there, such as npx and make. It
+// does not cover what those load from other folders, nor programs outside of the project. A folder
+// argument by itself is data.
 //
 // There is no digest of a server of a project that leads to more than can be covered.
 func (s *Server) Digest(o *Options) (string, error) {
@@ -327,7 +330,8 @@ func (s *Server) Digest(o *Options) (string, error) {
 
 type digestedFile struct{ Named, Is, Sum string }
 
-// cover collects the files of a project that a server would run: those that it names, and those that they could load.
+// cover collects the files of a project that a server would run: those that it names, and those
+// that they could load.
 func (s *Server) cover(d *Options) (*cover.Cover, []digestedFile, error) {
 	if s.Transport != Stdio || d.Project == "" {
 		return nil, nil, nil

@@ -16,8 +16,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The versions of the protocol that are tried, in this order. If a server accepts the older version, its answer decides. Only
-// a server that refuses it is asked again, since some servers never answer a request that they do not know.
+// The versions of the protocol that are tried, in this order. If a server accepts the older
+// version, its answer decides. Only a server that refuses it is asked again, since some servers
+// never answer a request that they do not know.
 const (
 	handshake = "2025-11-25"
 	stateless = "2026-07-28"

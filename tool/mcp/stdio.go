@@ -93,8 +93,8 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// Write writes a message whole. If ctx ends in the middle of a message, the connection ends, since the rest could not be
-// parsed.
+// Write writes a message whole. If ctx ends in the middle of a message, the connection ends, since
+// the rest could not be parsed.
 func (l *lines) Write(ctx context.Context, msg jsonrpc.Message) error {
 	b, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
@@ -236,8 +236,8 @@ func waitFor(done <-chan struct{}, d time.Duration) {
 	}
 }
 
-// end ends a process: first by closing its input, then by a signal, then by killing it. It does not wait; done is closed when
-// everything is gone.
+// end ends a process: first by closing its input, then by a signal, then by killing it. It does not
+// wait; done is closed when everything is gone.
 func (p *process) end() {
 	p.ending.Do(func() {
 		p.stdin.Close()
@@ -248,8 +248,8 @@ func (p *process) end() {
 	})
 }
 
-// findCommand returns the path of a program. Nothing is looked for in the folder of the project unless
-// the configuration says so by a slash.
+// findCommand returns the path of a program. Nothing is looked for in the folder of the project
+// unless the configuration says so by a slash.
 func findCommand(name, dir string, environ []string) (string, error) {
 	if strings.ContainsRune(name, '/') || strings.ContainsRune(name, filepath.Separator) {
 		if !filepath.IsAbs(name) {
@@ -264,7 +264,8 @@ func findCommand(name, dir string, environ []string) (string, error) {
 	return path, nil
 }
 
-// said returns the end of what a process wrote to its standard error, clean, from the beginning of a line.
+// said returns the end of what a process wrote to its standard error, clean, from the beginning of
+// a line.
 func (p *process) said() string {
 	text := p.stderr.Text(maxStderr)
 	if strings.HasPrefix(text, "…") {

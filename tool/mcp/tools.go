@@ -36,8 +36,8 @@ type Offer struct {
 	Instructions string    // cleaned and bounded
 }
 
-// Diff returns what changed from o to now, for people, as diff gives it, and a line about the instructions if they changed. A
-// nil Offer is empty.
+// Diff returns what changed from o to now, for people, as diff gives it, and a line about the
+// instructions if they changed. A nil Offer is empty.
 func (o *Offer) Diff(now *Offer) string {
 	from, to := o, now
 	if from == nil {
@@ -101,8 +101,9 @@ func listDigest(tools []Summary) string {
 	return digest([]byte("tools 1\n" + strings.Join(lines, "\n")))
 }
 
-// diff returns what changed from one list of tools to another, for people: a line for each tool that
-// came (+), went (-) or differs (~), and below the last what differs. It is "" if nothing changed.
+// diff returns what changed from one list of tools to another, for people: a line for each tool
+// that came (+), went (-) or differs (~), and below the last what differs. It is "" if nothing
+// changed.
 func diff(before, after []Summary) string {
 	old, now := byName(before), byName(after)
 	both := maps.Clone(old)
@@ -193,9 +194,10 @@ func toolName(server, name string, always bool) string {
 	return full[:min(len(full), 64-len(end))] + end
 }
 
-// effect returns the effect of a tool according to its annotations. They are only the server's claim, so they decide only what
-// is repeated after a crash: tools that read, or for which a second call changes nothing more. Only a server whose annotations
-// the user trusts has tools that count as pure, which callers may use without asking.
+// effect returns the effect of a tool according to its annotations. They are only the server's
+// claim, so they decide only what is repeated after a crash: tools that read, or for which a second
+// call changes nothing more. Only a server whose annotations the user trusts has tools that count
+// as pure, which callers may use without asking.
 func effect(a *sdk.ToolAnnotations, trusted bool) tool.Effect {
 	switch {
 	case a == nil:

@@ -30,8 +30,8 @@ var errTooLarge = &wireError{
 	fix:  "ask it for less at a time",
 }
 
-// decodeMessage reads one message of JSON-RPC. It is stricter than the SDK, which uses the last of two equal keys: an
-// ambiguous message is refused.
+// decodeMessage reads one message of JSON-RPC. It is stricter than the SDK, which uses the last of
+// two equal keys: an ambiguous message is refused.
 func decodeMessage(data []byte) (jsonrpc.Message, *wireError) {
 	if len(data) > maxMessage {
 		return nil, errTooLarge

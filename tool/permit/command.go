@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// A commandPattern matches the words of a simple command. In a pattern, the word "*" stands for any words, a star within a
-// word for any text of that word, and a star at the very end for the rest of the command.
+// A commandPattern matches the words of a simple command. In a pattern, the word "*" stands for any
+// words, a star within a word for any text of that word, and a star at the very end for the rest of
+// the command.
 type commandPattern []string
 
 func compileCommand(pattern string) matcher { return commandPattern(strings.Fields(pattern)) }
@@ -31,8 +32,8 @@ func (c commandPattern) match(u *unit, strict bool) answer {
 	return best
 }
 
-// mayFit matches for rules that deny or ask: a command given by its path counts as the command, and computed parts may be
-// anything.
+// mayFit matches for rules that deny or ask: a command given by its path counts as the command, and
+// computed parts may be anything.
 func (c commandPattern) mayFit(words []string) answer {
 	byName := words
 	if plain(words[0]) && strings.Contains(words[0], "/") {
@@ -161,7 +162,8 @@ func (c commandPattern) step(t int, w string, next []bool) {
 	}
 }
 
-// meet reports whether a glob and a word with computed parts have a text in common. Long ones are assumed to have one.
+// meet reports whether a glob and a word with computed parts have a text in common. Long ones are
+// assumed to have one.
 func meet(pattern, w string) bool {
 	if len(pattern)*len(w) > 1<<16 {
 		return true
@@ -222,7 +224,8 @@ func hasSubcommands(name string) bool {
 	}, name)
 }
 
-// onlyReads reports whether a command neither writes nor sends nor starts anything, whatever its arguments.
+// onlyReads reports whether a command neither writes nor sends nor starts anything, whatever its
+// arguments.
 func onlyReads(name string) bool {
 	return slices.Contains([]string{
 		"ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "stat", "du", "df", "diff", "cmp", "pwd", "echo", "which", "true", "uname", "nl", "cut",

@@ -20,9 +20,10 @@ func (e exactText) match(u *unit, _ bool) answer {
 	return no
 }
 
-// Network returns the hosts that rules let commands reach, sorted: those of net rules that allow, less those in which a rule
-// denies or asks about any, since nobody can be asked while a command runs. "*" means any host. It is removed if any rule
-// denies, since such a rule would not stop access by address.
+// Network returns the hosts that rules let commands reach, sorted: those of net rules that allow,
+// less those in which a rule denies or asks about any, since nobody can be asked while a command
+// runs. "*" means any host. It is removed if any rule denies, since such a rule would not stop
+// access by address.
 func (p *Policy) Network() []string {
 	var out, not []string
 	for _, r := range p.rules {

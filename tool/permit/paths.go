@@ -49,7 +49,8 @@ func (l location) like(folder bool) string {
 	return dir + "/**"
 }
 
-// locations returns the locations that a path names: the path as written, and the target of its links, if that differs.
+// locations returns the locations that a path names: the path as written, and the target of its
+// links, if that differs.
 func (p *Policy) locations(name string) []location {
 	first := p.locate(name)
 	all := p.around([]location{first})
@@ -174,7 +175,8 @@ func newPathGlob(text string) pathGlob {
 	return g
 }
 
-// hasNames reports whether a path ends with a sequence of names, or, if within is set, contains it anywhere.
+// hasNames reports whether a path ends with a sequence of names, or, if within is set, contains it
+// anywhere.
 func hasNames(name, names string, within bool) bool {
 	for at := 0; ; {
 		i := strings.Index(name[at:], names)

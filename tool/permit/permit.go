@@ -1,4 +1,5 @@
-// Package permit decides which tool calls are allowed, which ones require approval and which are denied.
+// Package permit decides which tool calls are allowed, which ones require approval and which are
+// denied.
 //
 // A rule is one line, "TOOL" or "TOOL(pattern)", the same in configuration, on the command line and
 // in definitions of agents:
@@ -76,17 +77,20 @@ type Options struct {
 	Root string
 	// Home is what "~" stands for. Defaults to "", where a rule with "~" is a mistake.
 	Home string
-	// Resolve, if set, gives the absolute path without symbolic links, as far as it exists. An allow rule must then match the
-	// real path and not only the written one; a deny rule may match either.
+	// Resolve, if set, gives the absolute path without symbolic links, as far as it exists. An
+	// allow rule must then match the real path and not only the written one; a deny rule may match
+	// either.
 	Resolve func(path string) string
-	// Linked, if set, reports whether an absolute path is that of a file with other names (hard links), which may be outside
-	// of the folder or those of secret files. By default they may not be read unasked: a rule has to allow it. It is called
-	// once for each file to be read, so it must be cheap.
+	// Linked, if set, reports whether an absolute path is that of a file with other names (hard
+	// links), which may be outside of the folder or those of secret files. By default they may not
+	// be read unasked: a rule has to allow it. It is called once for each file to be read, so it
+	// must be cheap.
 	Linked func(path string) bool
-	// Protected lists paths that no tool may write, besides AlwaysProtected: the files and folders that the caller loads as
-	// code or as rules.
+	// Protected lists paths that no tool may write, besides AlwaysProtected: the files and folders
+	// that the caller loads as code or as rules.
 	Protected []Protected
-	// Unprotect lists patterns of paths that may be written although they are protected. Only the user may set it.
+	// Unprotect lists patterns of paths that may be written although they are protected. Only the
+	// user may set it.
 	Unprotect []string
 	// NoDefaults leaves out the default rules: every call that no rule allows is asked about.
 	NoDefaults bool
@@ -94,12 +98,13 @@ type Options struct {
 	Headless bool
 	// Sandbox is what bounds commands. Defaults to Confined.
 	Sandbox Confinement
-	// Auto allows commands that stay in the sandbox, unless a rule asks about or denies them. It has no effect unless commands
-	// are Confined.
+	// Auto allows commands that stay in the sandbox, unless a rule asks about or denies them. It
+	// has no effect unless commands are Confined.
 	Auto bool
 	// Shell is what runs the commands of bash: "bash", which is the default, or "sh".
 	Shell string
-	// Tools are the names that rules may use, to find misspelled ones. If nil, any name is accepted.
+	// Tools are the names that rules may use, to find misspelled ones. If nil, any name is
+	// accepted.
 	Tools []string
 }
 
@@ -171,8 +176,8 @@ func New(opts *Options) (*Policy, error) {
 
 func layers() []Layer { return []Layer{User, Project, Agent, Run, Granted, BuiltIn} }
 
-// With returns a policy with more rules, for an agent or for what a person allows while a run goes on. The rules of p stay, so
-// a sub-agent is bound by the rules of its parent.
+// With returns a policy with more rules, for an agent or for what a person allows while a run goes
+// on. The rules of p stay, so a sub-agent is bound by the rules of its parent.
 func (p *Policy) With(layer Layer, rules ...Rule) (*Policy, error) {
 	if !slices.Contains(layers(), layer) {
 		return nil, fmt.Errorf("permissions: no layer %q", layer)
@@ -208,7 +213,8 @@ func (p *Policy) add(layer Layer, rules []Rule) error {
 	return errors.Join(errs...)
 }
 
-// Bounded returns the policy with another confinement of commands; see Options.Sandbox and Options.Auto.
+// Bounded returns the policy with another confinement of commands; see Options.Sandbox and
+// Options.Auto.
 func (p *Policy) Bounded(c Confinement, auto bool) *Policy {
 	out := *p
 	out.opt.Sandbox, out.opt.Auto, out.rules = c, auto, slices.Clip(p.rules)
@@ -228,9 +234,10 @@ func (p *Policy) List() []Rule {
 	return out
 }
 
-// usual returns the rules that hold where no other matches: files inside the folder may be read, the web may be searched, and
-// an agent may think, plan, ask, read skills and delegate work to other agents, which are bound by the same rules. Everything
-// else asks: writing, commands, fetching from the web, tools of MCP servers and scripts.
+// usual returns the rules that hold where no other matches: files inside the folder may be read,
+// the web may be searched, and an agent may think, plan, ask, read skills and delegate work to
+// other agents, which are bound by the same rules. Everything else asks: writing, commands,
+// fetching from the web, tools of MCP servers and scripts.
 //
 // Reading files that usually hold secrets asks, too, such as .env and *.pem; see keyFiles. Tools that list or search a folder
 // leave them out: see Reads.
@@ -280,8 +287,8 @@ func (p *Policy) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 	return p.headless(v)
 }
 
-// Grants reports whether a rule, as a user's answer, would allow a call. It lifts neither a denial nor a rule that must ask
-// each time. It implements tool.Granter.
+// Grants reports whether a rule, as a user's answer, would allow a call. It lifts neither a denial
+// nor a rule that must ask each time. It implements tool.Granter.
 func (p *Policy) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
 	r, err := Parse(tool.Allow, rule, "")
 	if err != nil {
@@ -455,8 +462,8 @@ func (p *Policy) lifted(f *facts, u *unit, ask *compiled) bool {
 	return false
 }
 
-// parts returns the decisions on each simple command of a call, and on each file that a command writes. It returns nil for a
-// call with one part.
+// parts returns the decisions on each simple command of a call, and on each file that a command
+// writes. It returns nil for a call with one part.
 func (p *Policy) parts(f *facts) []tool.Part {
 	var out []tool.Part
 	for i := range f.units {

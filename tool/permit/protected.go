@@ -10,16 +10,18 @@ import (
 	"unicode"
 )
 
-// Protected is a file or folder that decides what runs later or what agents may do: files that Superstep, git, a shell or an
-// editor loads as code or as rules, and keys. No tool may write it or anything below it, whether it exists or not, and names
-// match in any letter case. Files that run only in a build, such as a Makefile, are ordinary work and not protected.
+// Protected is a file or folder that decides what runs later or what agents may do: files that
+// Superstep, git, a shell or an editor loads as code or as rules, and keys. No tool may write it or
+// anything below it, whether it exists or not, and names match in any letter case. Files that run
+// only in a build, such as a Makefile, are ordinary work and not protected.
 type Protected struct {
 	// Path has slashes, and a folder ends in one. It is relative to the root of the policy, or absolute, or begins
 	// with "**/": then it is protected at any depth, inside and outside of the root.
 	Path string
 	// Why describes the content in a few words for errors, such as "configuration of agents".
 	Why string
-	// Ask means that each write requires approval, whatever the rules allow, instead of being denied.
+	// Ask means that each write requires approval, whatever the rules allow, instead of being
+	// denied.
 	Ask bool
 }
 
@@ -33,8 +35,9 @@ const (
 	ofPrompts = "instructions that agents read when they start"
 )
 
-// alwaysProtected returns what every policy protects: what programs other than Superstep load, and Superstep's own folder.
-// Other files that Superstep reads are listed by the packages that read them: see Options.Protected.
+// alwaysProtected returns what every policy protects: what programs other than Superstep load, and
+// Superstep's own folder. Other files that Superstep reads are listed by the packages that read
+// them: see Options.Protected.
 func alwaysProtected() []Protected {
 	var out []Protected
 	add := func(why string, ask bool, names ...string) {
@@ -133,8 +136,8 @@ func spotOf(l location) spot {
 	return s
 }
 
-// covers reports whether a path is the protected one or lies below it. The names of the root itself do not count: a project
-// may lie in a folder that is protected for others.
+// covers reports whether a path is the protected one or lies below it. The names of the root itself
+// do not count: a project may lie in a folder that is protected for others.
 func (g *guard) covers(s *spot) bool {
 	switch {
 	case g.abs:
@@ -174,8 +177,8 @@ func shortOf(short, name string) bool {
 	return stem == name[:min(len(name), 6)]
 }
 
-// foldName returns a name in the form that file systems may reduce it to: without case, without characters that some ignore,
-// and without what Windows leaves off its end.
+// foldName returns a name in the form that file systems may reduce it to: without case, without
+// characters that some ignore, and without what Windows leaves off its end.
 func foldName(s string) string {
 	s = strings.Map(func(c rune) rune {
 		if unicode.Is(unicode.Cf, c) {
@@ -227,6 +230,6 @@ func (p *Policy) Protected(name string) string {
 	return u.protected
 }
 
-// Unwritable reports whether a path is protected, including paths that would be asked about: no user can be asked while a
-// command runs.
+// Unwritable reports whether a path is protected, including paths that would be asked about: no
+// user can be asked while a command runs.
 func (p *Policy) Unwritable(name string) bool { return p.protection(p.locate(name)) != nil }

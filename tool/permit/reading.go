@@ -9,8 +9,9 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// readings returns the units of a call that reads a path or reveals that it is there: what rules on the tool allow, and what
-// rules on read_file allow. A file that may not be read unasked is not revealed unasked by any other tool.
+// readings returns the units of a call that reads a path or reveals that it is there: what rules on
+// the tool allow, and what rules on read_file allow. A file that may not be read unasked is not
+// revealed unasked by any other tool.
 func (p *Policy) readings(name string, paths []location) []unit {
 	own := unit{paths: paths}
 	if name == "search_docs" {

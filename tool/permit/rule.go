@@ -29,8 +29,8 @@ type Rule struct {
 	Pattern string
 	// Source is where the rule is written, for users: a file and a line, or a flag. It may be "".
 	Source string
-	// Otherwise limits a rule that denies or asks to calls that no other rule of the same group matches: "deny all of bash but
-	// these", as in agent definitions of other programs.
+	// Otherwise limits a rule that denies or asks to calls that no other rule of the same group
+	// matches: "deny all of bash but these", as in agent definitions of other programs.
 	Otherwise bool
 
 	Layer   Layer  // set by New and With
@@ -194,7 +194,8 @@ func (r Rule) matcher(o *Options) (matcher, int, error) {
 		"skill, task and run_workflow", r.Tool, r.Tool)
 }
 
-// specific orders rules by how specific they are: by the literal part of their pattern, then of their name.
+// specific orders rules by how specific they are: by the literal part of their pattern, then of
+// their name.
 func (r Rule) specific() int {
 	literal := 0
 	for _, c := range r.Pattern {

@@ -22,8 +22,8 @@ const (
 	mostForms      = 200       // ways to read one command that may start others
 )
 
-// Marks in the words of a command for parts that are known only when it runs. Commands with such characters of their own are
-// never allowed by a pattern.
+// Marks in the words of a command for parts that are known only when it runs. Commands with such
+// characters of their own are never allowed by a pattern.
 const (
 	within = '\x00' // some text within the word
 	spread = '\x01' // some text that may fall into several words, or none
@@ -420,8 +420,8 @@ func quoted(b *strings.Builder, q *syntax.DblQuoted) {
 	}
 }
 
-// call examines a simple command. Programs that it starts are not examined: the sandbox bounds them. Rules that deny or ask
-// are also matched against its words, which may form another command.
+// call examines a simple command. Programs that it starts are not examined: the sandbox bounds
+// them. Rules that deny or ask are also matched against its words, which may form another command.
 func (a *analysis) call(all []string) {
 	if len(all) == 0 {
 		return

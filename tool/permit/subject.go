@@ -67,8 +67,8 @@ type facts struct {
 	malformed bool   // the arguments cannot be read
 }
 
-// A unit is a part of a call that is decided on separately: a simple command, a file that a command writes, or the whole of
-// any other call.
+// A unit is a part of a call that is decided on separately: a simple command, a file that a command
+// writes, or the whole of any other call.
 type unit struct {
 	tool      string // whose rules apply, "" for that of the call
 	what      string // for people, "" if it is a command or the call
@@ -141,8 +141,8 @@ func (u *unit) match(f *facts, r *compiled) answer {
 	return r.match.match(u, strict)
 }
 
-// binds reports whether a rule that denies or asks for one tool also applies to another tool with the same effect: files that
-// must not be edited must not be replaced.
+// binds reports whether a rule that denies or asks for one tool also applies to another tool with
+// the same effect: files that must not be edited must not be replaced.
 func binds(rule, name string) bool {
 	return rule == "edit_file" && name == "write_file" || rule == "write_file" && name == "edit_file"
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// untrusted reports whether the result of a tool comes from untrusted sources: pages and search results of the web, answers of
-// MCP servers, the reports of other agents, who may have read such, and the file that an imported run was made of.
+// untrusted reports whether the result of a tool comes from untrusted sources: pages and search
+// results of the web, answers of MCP servers, the reports of other agents, who may have read such,
+// and the file that an imported run was made of.
 func untrusted(name string) bool {
 	switch name {
 	case "web_fetch", "web_search", "task", "task_batch", "run_workflow", "collect_workflow", tool.ImportedFile:
@@ -20,10 +21,11 @@ func untrusted(name string) bool {
 	return strings.HasPrefix(name, "mcp__")
 }
 
-// Taint returns a gate that asks before something is sent out of a conversation that has read what strangers wrote,
-// since that may have told the model what to send and where. Used gives the names of the tools
-// whose results are in the conversation of a call; it is taken from the conversation itself, so that a
-// run that is resumed or replayed decides as it did. What the inner gate asks about or denies stays so.
+// Taint returns a gate that asks before something is sent out of a conversation that has read what
+// strangers wrote, since that may have told the model what to send and where. Used gives the names
+// of the tools whose results are in the conversation of a call; it is taken from the conversation
+// itself, so that a run that is resumed or replayed decides as it did. What the inner gate asks
+// about or denies stays so.
 //
 // Sends are addresses with a query or a long path for web_fetch, commands of bash that use the
 // network or cannot be understood, and tools of MCP servers that are not pure.

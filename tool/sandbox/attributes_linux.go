@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A change describes a system call that changes the mode, the owner or the times of a file: which argument has which meaning.
+// A change describes a system call that changes the mode, the owner or the times of a file: which
+// argument has which meaning.
 type change struct {
 	dir, path, value, flags int  // absent for what it lacks
 	link                    bool // it changes a symbolic link itself
@@ -38,8 +39,8 @@ func changes() map[uint32]change {
 	return all
 }
 
-// unsupported lists calls that are refused in the way of a file system without the feature, which programs handle: extended
-// attributes, with access lists among them, and flags.
+// unsupported lists calls that are refused in the way of a file system without the feature, which
+// programs handle: extended attributes, with access lists among them, and flags.
 func unsupported() []uint32 {
 	return []uint32{
 		unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
@@ -47,8 +48,9 @@ func unsupported() []uint32 {
 	}
 }
 
-// change performs a change where files may be written. The target is opened before it is checked, so that concurrent changes
-// by the command to the path, its memory or its descriptors have no effect.
+// change performs a change where files may be written. The target is opened before it is checked,
+// so that concurrent changes by the command to the path, its memory or its descriptors have no
+// effect.
 func (g *gate) change(n *notification, valid func() bool) error {
 	c, ok := g.changes[uint32(n.nr)] //nolint:gosec // a number
 	if !ok {
@@ -70,7 +72,8 @@ func (g *gate) change(n *notification, valid func() bool) error {
 	if st.Nlink == 0 {
 		name = strings.TrimSuffix(name, " (deleted)")
 	}
-	// Another user's file would be changed with rights that this process has and the command has given up.
+	// Another user's file would be changed with rights that this process has and the command has
+	// given up.
 	if !g.writable(name) || int(st.Uid) != os.Geteuid() || !valid() {
 		return unix.EPERM
 	}

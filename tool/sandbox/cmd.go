@@ -77,8 +77,9 @@ func (c *Cmd) startPlain(path string, args []string) error {
 	return err
 }
 
-// Wait waits until the command and all processes that it started have ended. A failure of the command is an *exec.ExitError.
-// If the command had an init and was ended by a signal, the exit code is 128 plus the signal number.
+// Wait waits until the command and all processes that it started have ended. A failure of the
+// command is an *exec.ExitError. If the command had an init and was ended by a signal, the exit
+// code is 128 plus the signal number.
 func (c *Cmd) Wait() error {
 	if c.plain != nil {
 		err := c.plain.Wait()
@@ -261,8 +262,8 @@ func (c *Cmd) note(all ...string) {
 	c.notes = append(c.notes, all...)
 }
 
-// Refusals returns, after Wait, the known refusals of the sandbox, a sentence each: hosts that the command tried to reach, and
-// protected files that it created.
+// Refusals returns, after Wait, the known refusals of the sandbox, a sentence each: hosts that the
+// command tried to reach, and protected files that it created.
 func (c *Cmd) Refusals() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

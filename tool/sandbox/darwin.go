@@ -44,7 +44,8 @@ func (c *Cmd) confined() error {
 	return err
 }
 
-// profile returns what the command may do, in the language of sandbox-exec, where the last rule that matches wins.
+// profile returns what the command may do, in the language of sandbox-exec, where the last rule
+// that matches wins.
 func (c *Cmd) profile(found finding, port int) string {
 	var b strings.Builder
 	b.WriteString("(version 1)(deny default)(allow process-fork)(allow process-exec)(allow signal (target same-sandbox))(allow " +

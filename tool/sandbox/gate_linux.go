@@ -15,10 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A gate performs, on behalf of commands, the system calls that Landlock does not restrict. Landlock knows ports but no
-// addresses, so a command could reach the port of the proxy on other hosts. It also does not restrict changes of modes, owners
-// and times of files. The kernel suspends such a call and notifies the gate. Arguments are copied before they are checked, so
-// that the command cannot change them any more.
+// A gate performs, on behalf of commands, the system calls that Landlock does not restrict.
+// Landlock knows ports but no addresses, so a command could reach the port of the proxy on other
+// hosts. It also does not restrict changes of modes, owners and times of files. The kernel suspends
+// such a call and notifies the gate. Arguments are copied before they are checked, so that the
+// command cannot change them any more.
 type gate struct {
 	port              int             // of the proxy on 127.0.0.1, 0 for none
 	trees             map[string]bool // of the layout

@@ -65,7 +65,8 @@ func (c *Cmd) landlocked(found finding) (*child, error) {
 	case policy.anyNetwork():
 		rule = socketsFree
 	default:
-		// A proxy would also report refusals if no host is allowed, but then no command could reach it.
+		// A proxy would also report refusals if no host is allowed, but then no command could reach
+		// it.
 		if len(policy.Network) == 0 {
 			break
 		}
@@ -179,8 +180,9 @@ func makeRuleset(attr *unix.LandlockRulesetAttr, size uintptr) (*os.File, error)
 	return os.NewFile(fd, "landlock"), nil
 }
 
-// rules adds rules to a set. Landlock grants whole trees and cannot exclude a part of one. So a folder with an excluded entry
-// is split: its other entries are granted separately, and nothing new can be created in the folder.
+// rules adds rules to a set. Landlock grants whole trees and cannot exclude a part of one. So a
+// folder with an excluded entry is split: its other entries are granted separately, and nothing new
+// can be created in the folder.
 type rules struct {
 	set               int
 	hidden, protected map[string]bool
@@ -228,8 +230,8 @@ func (r *rules) tree(name string, write bool) {
 	}
 }
 
-// add grants rights on a path. If it is not a folder, rights for folders are left out. A path through a link, which may have
-// been created meanwhile, grants nothing.
+// add grants rights on a path. If it is not a folder, rights for folders are left out. A path
+// through a link, which may have been created meanwhile, grants nothing.
 func (r *rules) add(name string, access uint64) {
 	if r.err != nil {
 		return

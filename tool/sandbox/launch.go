@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Fetches returns the registry from which a command fetches the program that it runs: "npm", "PyPI" or "Go modules", or "" if
-// there is none.
+// Fetches returns the registry from which a command fetches the program that it runs: "npm", "PyPI"
+// or "Go modules", or "" if there is none.
 func Fetches(argv []string) string {
 	if len(argv) == 0 {
 		return ""
@@ -38,9 +38,9 @@ func Fetches(argv []string) string {
 	return ""
 }
 
-// launch returns the needs of a command that fetches the program it runs: the hosts of its registry, and the variables that
-// select the registry and a writable cache. The registry is named by the environment of the command or the user, or by the
-// user's configuration.
+// launch returns the needs of a command that fetches the program it runs: the hosts of its
+// registry, and the variables that select the registry and a writable cache. The registry is named
+// by the environment of the command or the user, or by the user's configuration.
 func (s *Sandbox) launch(argv, env []string) (hosts, vars []string) {
 	setting := func(names ...string) string {
 		for _, list := range [][]string{env, s.opt.Environ} {

@@ -16,8 +16,8 @@ type layout struct {
 	hide  []string          // what is hidden of them
 }
 
-// add adds a tree at its real path, with the links that lead to it. Missing trees are left out, and so are targets outside a
-// writable tree of links within it.
+// add adds a tree at its real path, with the links that lead to it. Missing trees are left out, and
+// so are targets outside a writable tree of links within it.
 func (l *layout) add(name string, write bool) {
 	real, links := l.resolve(name)
 	if real == "" || real == "/" {
@@ -41,7 +41,8 @@ func (l *layout) resolve(name string) (string, map[string]string) {
 	return real, links
 }
 
-// follow returns the target of a path, and notes the links on the way. It returns "" if there is no target.
+// follow returns the target of a path, and notes the links on the way. It returns "" if there is no
+// target.
 func follow(name string, links map[string]string, left int) string {
 	at := string(filepath.Separator)
 	if v := filepath.VolumeName(name); v != "" {
@@ -116,7 +117,8 @@ func within(dir, name string) bool {
 	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
-// systemLayout returns what all commands see besides their project: programs, libraries and toolchains.
+// systemLayout returns what all commands see besides their project: programs, libraries and
+// toolchains.
 func (s *Sandbox) systemLayout() layout {
 	l := layout{trees: map[string]bool{}, links: map[string]string{}}
 	for _, dir := range systemTrees() {
@@ -206,8 +208,8 @@ func systemSecrets() []string {
 	}
 }
 
-// toolchains returns the paths in the home folder with programs and packages, and the global ignore file of Git, which fails
-// if it may not read that file.
+// toolchains returns the paths in the home folder with programs and packages, and the global ignore
+// file of Git, which fails if it may not read that file.
 func toolchains() []string {
 	return []string{
 		"go/pkg", "go/bin", ".gvm", ".config/go", ".cargo", ".rustup", ".nvm", ".volta", ".fnm", ".local/share/fnm", ".local/share/pnpm", ".bun",

@@ -140,7 +140,8 @@ func (c *child) separate() {
 	c.before(must, "die with its parent", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 }
 
-// lower drops all rights that the user does not have, and the means to gain any, after everything that needs them.
+// lower drops all rights that the user does not have, and the means to gain any, after everything
+// that needs them.
 func (c *child) lower(network socketRule, files int) error {
 	for n := range uintptr(64) {
 		c.after(may, "drop capability", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, n, 0, 0, 0)
@@ -348,7 +349,8 @@ func (c *Cmd) mounts(k *child, found finding) {
 
 // except removes hidden files from the tree, and write access to protected ones.
 func (c *Cmd) except(t *tree, found finding) {
-	// A folder with a hidden or protected entry becomes a mount itself, so that it cannot be moved away.
+	// A folder with a hidden or protected entry becomes a mount itself, so that it cannot be moved
+	// away.
 	pins := map[string]bool{}
 	for _, name := range slices.Concat(found.hidden, c.before) {
 		for dir := filepath.Dir(name); t.l.holds(dir); dir = filepath.Dir(dir) {
@@ -439,8 +441,8 @@ func (c *child) loopback(files int) error {
 	return nil
 }
 
-// attach receives the descriptor that the child has sent: the listener for the proxy, or the notifications of its seccomp
-// filter.
+// attach receives the descriptor that the child has sent: the listener for the proxy, or the
+// notifications of its seccomp filter.
 func (c *Cmd) attach(k *child) error {
 	if k.socket == nil {
 		return nil

@@ -91,8 +91,9 @@ func (n Needs) Within(m Needs) bool {
 	return in(n.Network, m.Network) && in(n.Read, m.Read) && in(n.Write, m.Write) && (!n.Off || m.Off)
 }
 
-// Policy returns the access that a declaration grants in a project of a user. A path in the project that leads out of it is an
-// error, and so is a folder to write that is not there: nothing could be made in its place.
+// Policy returns the access that a declaration grants in a project of a user. A path in the project
+// that leads out of it is an error, and so is a folder to write that is not there: nothing could be
+// made in its place.
 func (n Needs) Policy(root, home string) (Policy, error) {
 	p := Policy{Network: n.Network}
 	for _, name := range n.Read {
@@ -152,8 +153,8 @@ func place(name, root, home string) (string, error) {
 	return real, nil
 }
 
-// tooMuch reports whether a folder is never granted as a whole, because it holds ways out of the sandbox, such as sockets and
-// devices, or all files of the user.
+// tooMuch reports whether a folder is never granted as a whole, because it holds ways out of the
+// sandbox, such as sockets and devices, or all files of the user.
 func tooMuch(dir, home string) bool {
 	if real, err := filepath.EvalSymlinks(home); err == nil && home != "" && real != home && within(dir, real) {
 		return true

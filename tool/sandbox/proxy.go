@@ -51,7 +51,8 @@ func allowed(hosts []string, host string) bool {
 	})
 }
 
-// A proxy is an HTTP proxy on a loopback address that lets clients who know its password reach the allowed hosts.
+// A proxy is an HTTP proxy on a loopback address that lets clients who know its password reach the
+// allowed hosts.
 type proxy struct {
 	hosts    []string
 	password string
@@ -101,7 +102,8 @@ func (p *proxy) serve(l net.Listener) {
 	p.done.Go(func() { _ = p.server.Serve(l) })
 }
 
-// control refuses to connect names to loopback and link-local addresses, since others may have pointed the names there.
+// control refuses to connect names to loopback and link-local addresses, since others may have
+// pointed the names there.
 func (p *proxy) control(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -46,8 +46,8 @@ type Policy struct {
 
 // Options of New.
 type Options struct {
-	// Root is the folder of the project, an absolute path. Commands may write it except where Protect reports true, and read
-	// it except where Hide does. If "", there is no project.
+	// Root is the folder of the project, an absolute path. Commands may write it except where
+	// Protect reports true, and read it except where Hide does. If "", there is no project.
 	Root string
 	// Protect reports whether an absolute path below a writable folder must not be written. Defaults to nil:
 	// only what Git executes is protected.
@@ -59,13 +59,14 @@ type Options struct {
 	Private []string
 	// Policy is the additional access of all commands.
 	Policy Policy
-	// Home is the user's home folder. Commands see only its toolchains, read-only. If "", they see nothing of it.
+	// Home is the user's home folder. Commands see only its toolchains, read-only. If "", they see
+	// nothing of it.
 	Home string
 	// Environ is the user's environment, "NAME=value", which says where toolchains are. Defaults to nil.
 	Environ []string
-	// Cache is a folder for caches that are kept from run to run, made when it is needed. The user's own caches are never
-	// written, so that no command can plant something in them that is run outside later. Defaults to "": caches last as long
-	// as the Sandbox.
+	// Cache is a folder for caches that are kept from run to run, made when it is needed. The
+	// user's own caches are never written, so that no command can plant something in them that is
+	// run outside later. Defaults to "": caches last as long as the Sandbox.
 	Cache string
 	// Temp is where the temporary folder is made. Defaults to os.TempDir().
 	Temp string
@@ -73,7 +74,8 @@ type Options struct {
 	Mode Mode
 }
 
-// A Sandbox starts confined commands. It is safe for use from several goroutines. A nil *Sandbox starts commands unconfined.
+// A Sandbox starts confined commands. It is safe for use from several goroutines. A nil *Sandbox
+// starts commands unconfined.
 type Sandbox struct {
 	opt    Options
 	extra  Policy // of this view
@@ -95,8 +97,9 @@ type shared struct {
 	scans map[string]*scanner // by their folders
 }
 
-// New detects what this system supports, and creates a temporary folder. A system without a sandbox is no error: the mode is
-// then None, and the caller decides. Close the Sandbox when no command runs any more.
+// New detects what this system supports, and creates a temporary folder. A system without a sandbox
+// is no error: the mode is then None, and the caller decides. Close the Sandbox when no command
+// runs any more.
 func New(opts *Options) (*Sandbox, error) {
 	var o Options
 	if opts != nil {
@@ -212,7 +215,8 @@ func (s *Sandbox) Mode() Mode {
 	return s.shared.mode
 }
 
-// String returns the mode with its details, such as "landlock (ABI 7)", or with the reason why there is none.
+// String returns the mode with its details, such as "landlock (ABI 7)", or with the reason why
+// there is none.
 func (s *Sandbox) String() string {
 	switch {
 	case s == nil:
@@ -248,8 +252,8 @@ func (s *Sandbox) Reader() *Sandbox {
 	return &out
 }
 
-// Keep notes the absolute path of a file that is written by something other than a command, so that it is not attributed to
-// one.
+// Keep notes the absolute path of a file that is written by something other than a command, so that
+// it is not attributed to one.
 func (s *Sandbox) Keep(path string) {
 	if s == nil {
 		return
@@ -274,8 +278,8 @@ func (s *Sandbox) keeps(name string) bool {
 	return false
 }
 
-// alone returns a view of s for a program with more rights than others: it has its own home folder, temporary folder and
-// caches, so that others cannot plant something there for it to run.
+// alone returns a view of s for a program with more rights than others: it has its own home folder,
+// temporary folder and caches, so that others cannot plant something there for it to run.
 func (s *Sandbox) alone(who string) (*Sandbox, error) {
 	out := *s
 	sum := sha256.Sum256([]byte(who))
@@ -348,7 +352,8 @@ func (s *Sandbox) Command(ctx context.Context, env []string, name string, args .
 	return &Cmd{ctx: ctx, s: s, env: slices.Clone(env), path: name, args: args}
 }
 
-// environ returns the part of an environment that commands see, with the variables that the sandbox sets.
+// environ returns the part of an environment that commands see, with the variables that the sandbox
+// sets.
 func (s *Sandbox) environ(env []string, proxyURL string) []string {
 	set := map[string]string{"TMPDIR": s.tempSeen(), "TMP": s.tempSeen(), "TEMP": s.tempSeen()}
 	cache := s.cacheDir()

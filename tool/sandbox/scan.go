@@ -19,8 +19,8 @@ type finding struct {
 	protected []string // may be read, not written
 }
 
-// A scanner finds hidden and protected files below a folder. It remembers unchanged folders, so that a second scan costs one
-// stat per folder.
+// A scanner finds hidden and protected files below a folder. It remembers unchanged folders, so
+// that a second scan costs one stat per folder.
 type scanner struct {
 	root    string
 	folders map[string]*scanned
@@ -33,7 +33,8 @@ type scanned struct {
 	sub []string // folders that are looked through
 }
 
-// settled is how long a folder must be unchanged before its scan is trusted, since file systems have a coarse clock.
+// settled is how long a folder must be unchanged before its scan is trusted, since file systems
+// have a coarse clock.
 const settled = 50 * time.Millisecond
 
 // look returns the hidden and protected paths below root, sorted.
@@ -120,8 +121,8 @@ func (sc *scanner) behind(name string, e fs.DirEntry) []string {
 	return []string{real}
 }
 
-// gitExecutes returns the files of a repository that name programs for Git to execute, or other files that do. The rest of the
-// repository may be written, so that commits are possible.
+// gitExecutes returns the files of a repository that name programs for Git to execute, or other
+// files that do. The rest of the repository may be written, so that commits are possible.
 func gitExecutes(name string, folder bool) []string {
 	if !folder {
 		return []string{name}
@@ -133,8 +134,8 @@ func gitExecutes(name string, folder bool) []string {
 	return out
 }
 
-// gitKeeps reports whether Git itself makes a path of a repository, as for a worktree. Files that commands write there are
-// executed only through another protected name.
+// gitKeeps reports whether Git itself makes a path of a repository, as for a worktree. Files that
+// commands write there are executed only through another protected name.
 func gitKeeps(name string) bool {
 	return filepath.Base(filepath.Dir(name)) == ".git" && slices.Contains([]string{"info", "worktrees"}, filepath.Base(name))
 }

@@ -7,5 +7,6 @@ import (
 	"time"
 )
 
-// changeTime returns the time at which everything has changed, so that a folder is always looked at again.
+// changeTime returns the time at which everything has changed, so that a folder is always looked at
+// again.
 func changeTime(fs.FileInfo) time.Time { return time.Now() }

@@ -47,9 +47,10 @@ func (f *filter) fail(errno uint32) {
 func (f *filter) ask()  { f.add(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_USER_NOTIF, 0, 0) } // see gate
 func (f *filter) pass() { f.add(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW, 0, 0) }
 
-// filterFor returns the filter of a command. The refused calls either have no use in a sandbox or would lead out of it: other
-// name spaces, mounts, keys of the user, typing into a terminal, and io_uring, which makes calls that no filter sees. Private
-// is whether processes, memory that is shared by number, and Unix sockets of others are out of sight anyway.
+// filterFor returns the filter of a command. The refused calls either have no use in a sandbox or
+// would lead out of it: other name spaces, mounts, keys of the user, typing into a terminal, and
+// io_uring, which makes calls that no filter sees. Private is whether processes, memory that is
+// shared by number, and Unix sockets of others are out of sight anyway.
 func filterFor(sockets socketRule, private bool) []unix.SockFilter {
 	var f filter
 	f.load(atArch)
@@ -75,7 +76,8 @@ func filterFor(sockets socketRule, private bool) []unix.SockFilter {
 		f.ifEqual(uint32(nr), 0, 1)
 		f.fail(uint32(unix.EPERM))
 	}
-	// The arguments of clone3 are in memory, which a filter cannot read; programs fall back to clone.
+	// The arguments of clone3 are in memory, which a filter cannot read; programs fall back to
+	// clone.
 	f.ifEqual(unix.SYS_CLONE3, 0, 1)
 	f.fail(uint32(unix.ENOSYS))
 	for _, nr := range []uint32{unix.SYS_CLONE, unix.SYS_UNSHARE} {

@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Neither os/exec nor package syscall can mount between fork and exec, an unprivileged process with several threads cannot
-// enter a user namespace by itself, and starting this program again takes longer than the commands that it would confine. So
-// the work of a child before exec is a list of system calls that is prepared beforehand; between fork and exec nothing else is
-// executed.
+// Neither os/exec nor package syscall can mount between fork and exec, an unprivileged process with
+// several threads cannot enter a user namespace by itself, and starting this program again takes
+// longer than the commands that it would confine. So the work of a child before exec is a list of
+// system calls that is prepared beforehand; between fork and exec nothing else is executed.
 
 // An op is a system call of a child.
 type op struct {
@@ -229,8 +229,8 @@ func (c *child) start(dir, path string, args, env []string, files []*os.File) (p
 	return 0, fmt.Errorf("it ended before it began: %w", syscall.Errno(why))
 }
 
-// alone makes the child, before anything else, die with its parent and close the files it does not need: it must not hold
-// locks of a parent that is killed meanwhile.
+// alone makes the child, before anything else, die with its parent and close the files it does not
+// need: it must not hold locks of a parent that is killed meanwhile.
 func (c *child) alone(fds []int) {
 	fds = slices.Clone(fds)
 	for _, v := range c.keep {
@@ -255,8 +255,8 @@ func (c *child) alone(fds []int) {
 	c.names = append(slices.Repeat([]string{"close"}, len(first)), c.names...)
 }
 
-// split forks and runs the child's calls. In the child it must neither grow the stack nor allocate nor use anything that other
-// threads may have locked, and it does not return.
+// split forks and runs the child's calls. In the child it must neither grow the stack nor allocate
+// nor use anything that other threads may have locked, and it does not return.
 //
 //go:norace
 //go:noinline

@@ -20,8 +20,8 @@ func toolchainVariables() []string {
 		"BUN_INSTALL", "PYENV_ROOT"}
 }
 
-// userVariables returns the variables of the user's environment and configuration that commands see besides those they are given:
-// where toolchains are, and by which name Git commits.
+// userVariables returns the variables of the user's environment and configuration that commands see
+// besides those they are given: where toolchains are, and by which name Git commits.
 func (s *Sandbox) userVariables() []string {
 	var out []string
 	for _, v := range s.opt.Environ {

@@ -28,7 +28,8 @@ const (
 	narrowPassages = 4
 )
 
-// queries returns the question itself and, if it has some, the names in it: what is written like an identifier or a path.
+// queries returns the question itself and, if it has some, the names in it: what is written like an
+// identifier or a path.
 func queries(question string) []string {
 	var names []string
 	words := strings.Fields(question)
@@ -101,8 +102,8 @@ func (r *researcher) lookInDocs(ctx context.Context, t *graph.Task, s *state, qu
 	return l, nil
 }
 
-// passage returns one that the index found, without lines at its ends that only mark a comment, and without the heading of a
-// group of declarations, which says nothing.
+// passage returns one that the index found, without lines at its ends that only mark a comment, and
+// without the heading of a group of declarations, which says nothing.
 func passage(p docindex.Passage) Passage {
 	lines := make([]string, p.End-p.Start+1)
 	for _, line := range p.Lines {
@@ -188,8 +189,8 @@ func shared(query []string, text string) (n int) {
 	return n
 }
 
-// scout returns the explorer without a language model: what it finds are the directions. A question that the documents do not
-// answer has none.
+// scout returns the explorer without a language model: what it finds are the directions. A question
+// that the documents do not answer has none.
 func (r *researcher) scout(ctx context.Context, t *graph.Task, s *state) (update, error) {
 	var u update
 	add := func(name, query string) error {
@@ -263,8 +264,8 @@ func (p *Passage) topic() string {
 	return cmp.Or(p.Heading, p.Path)
 }
 
-// lookInto returns a researcher without a language model. It looks once, in other files, for what the question and the direction
-// have in common.
+// lookInto returns a researcher without a language model. It looks once, in other files, for what
+// the question and the direction have in common.
 func (r *researcher) lookInto(ctx context.Context, t *graph.Task, s *state, job *assignment) (update, error) {
 	d := job.Direction
 	u := update{Directions: []direction{{Key: d.Key}}}
@@ -583,8 +584,8 @@ func (p *Passage) quote(b *strings.Builder, n int) {
 	b.WriteByte('\n')
 }
 
-// fenced returns the language in which a passage is put between fences: "text" for what is neither Markdown nor code, "" for
-// Markdown, which is quoted as it is.
+// fenced returns the language in which a passage is put between fences: "text" for what is neither
+// Markdown nor code, "" for Markdown, which is quoted as it is.
 func fenced(p *Passage) string {
 	name := strings.TrimSuffix(strings.ToLower(p.Path), ".gz")
 	switch ext := path.Ext(name); ext {

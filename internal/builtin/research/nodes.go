@@ -31,7 +31,8 @@ var researcherPrompt string
 //go:embed prompts/synthesizer.md
 var synthesizerPrompt string
 
-// The largest numbers of directions of a question, and of searches of an explorer and of a researcher.
+// The largest numbers of directions of a question, and of searches of an explorer and of a
+// researcher.
 const (
 	mostDirections = 4
 	broadSearches  = 2
@@ -71,8 +72,9 @@ type assignment struct {
 	Searches  int       `json:"searches"`
 }
 
-// assign divides the search budget among the directions that need more, or hands over to the synthesizer. A direction gets one
-// search, or two if that leaves as much for another round or no other round follows.
+// assign divides the search budget among the directions that need more, or hands over to the
+// synthesizer. A direction gets one search, or two if that leaves as much for another round or no
+// other round follows.
 func assign(s state) []graph.Send {
 	left := s.Max - s.Searches
 	open := s.open()
@@ -105,9 +107,9 @@ func (s *state) open() []direction {
 	return out
 }
 
-// work runs an agent for a node until it hands in a result with its tool Finish, which has the given description and accepts
-// what check accepts. If the agent ends without a result, work notes that and returns an outcome without Args: the agent's
-// findings are lost, but the run continues.
+// work runs an agent for a node until it hands in a result with its tool Finish, which has the
+// given description and accepts what check accepts. If the agent ends without a result, work notes
+// that and returns an outcome without Args: the agent's findings are lost, but the run continues.
 func work[T any](ctx context.Context, t *graph.Task, a *agent.Agent, tools []*tool.Tool, finish string, check func(T) error, prompt string) (v T,
 	out *agent.Outcome, err error) {
 	last, err := tool.New(a.Finish, finish, func(_ context.Context, in T) (string, error) { return "taken", check(in) }, &tool.Options{Effect: tool.Pure})
@@ -352,7 +354,8 @@ func (s *state) mission(job *assignment) string {
 	return b.String()
 }
 
-// mostRounds bounds how often researchers are sent out. Usually the search budget is used up earlier.
+// mostRounds bounds how often researchers are sent out. Usually the search budget is used up
+// earlier.
 const mostRounds = 8
 
 // coverage decides whether enough is known, after every round of researchers.
@@ -380,7 +383,8 @@ func (r *researcher) synthesize(ctx context.Context, t *graph.Task, s state) (up
 	if s.Report == "" {
 		return u, nil
 	}
-	// Writing is a separate effect: if it fails, the text is in the log, and resuming the run tries again.
+	// Writing is a separate effect: if it fails, the text is in the log, and resuming the run tries
+	// again.
 	u.Report = s.file(t.Scope().Run())
 	if err := inside(t.Scope().Imported(), u.Report); err != nil {
 		return update{}, err

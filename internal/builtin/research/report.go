@@ -17,7 +17,8 @@ import (
 
 var marker = regexp.MustCompile(`\[(\d+(?:\s*,\s*\d+)*)\]`)
 
-// unread matches the parts of a text in which a number in brackets is no citation: code and quotations.
+// unread matches the parts of a text in which a number in brackets is no citation: code and
+// quotations.
 var unread = regexp.MustCompile("(?s)```.*?(```|$)|`[^`\n]*`|“[^”]*”")
 
 // cited returns the numbers of sources that a text cites, in order of first use.
@@ -75,8 +76,8 @@ func (s *state) numbered() []finding {
 
 var title = regexp.MustCompile(`^# [^\n]*\n*`)
 
-// render returns the brief of a language model: the question, the text of the model, the sources that it cites, and what was
-// done.
+// render returns the brief of a language model: the question, the text of the model, the sources
+// that it cites, and what was done.
 func (s *state) render(text string, sources []finding, answered bool) (string, []Passage) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", oneLine(s.Question))
@@ -128,7 +129,8 @@ func (s *state) listing(sources []finding) string {
 	return b.String()
 }
 
-// save writes the report atomically. Its error has only the system's reason and does not name temporary files.
+// save writes the report atomically. Its error has only the system's reason and does not name
+// temporary files.
 func save(file, text string) error {
 	err := os.MkdirAll(filepath.Dir(file), 0o755)
 	if err == nil {

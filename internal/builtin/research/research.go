@@ -4,9 +4,10 @@
 //
 //	planner → explorer → researcher (one task per direction) → coverage ⟲ → synthesizer
 //
-// The planner turns the question into one or two broad queries, the explorer maps what the sources say into two to four
-// directions, a researcher per direction collects passages, and, while there is a search budget left, the coverage check sends
-// out again the researchers that found too little. The synthesizer weighs what was found and writes.
+// The planner turns the question into one or two broad queries, the explorer maps what the sources
+// say into two to four directions, a researcher per direction collects passages, and, while there
+// is a search budget left, the coverage check sends out again the researchers that found too
+// little. The synthesizer weighs what was found and writes.
 //
 // With a language model the nodes are agents, and the brief is prose over quotes that have been
 // looked up in their sources. Without one (the model is "offline") they search by
@@ -38,8 +39,8 @@ const Name = "research"
 type Options struct {
 	// Model returns the model of a name, and the one to use for "". It is required.
 	Model func(name string) (model.Model, error)
-	// Note returns the notice at the start of a run that leaves the choice of the model to Model, such as the reason for the
-	// choice. If nil, or if it returns "", there is no notice.
+	// Note returns the notice at the start of a run that leaves the choice of the model to Model,
+	// such as the reason for the choice. If nil, or if it returns "", there is no notice.
 	Note func() string
 	// SearchWeb searches the web. Nil if it cannot be searched.
 	SearchWeb *tool.Tool
@@ -49,9 +50,9 @@ type Options struct {
 	CacheDir string
 	// Embed returns a vector for each text, by which passages are ordered anew. Nil if there is no such model.
 	Embed func(ctx context.Context, texts []string) ([][]float32, error)
-	// Policy returns the rules on reading. They apply relative to the folder of documents and, if that lies in the policy's
-	// root, also relative to the root. Files that may be read only with a user's permission are not used as documents.
-	// Defaults to those of permit.New.
+	// Policy returns the rules on reading. They apply relative to the folder of documents and, if
+	// that lies in the policy's root, also relative to the root. Files that may be read only with a
+	// user's permission are not used as documents. Defaults to those of permit.New.
 	Policy func() (*permit.Policy, error)
 }
 
@@ -136,8 +137,8 @@ func New(opt *Options) (*workflow.Workflow, error) {
 	return w, nil
 }
 
-// prepare checks whether a run is possible, and adds to its inputs everything that depends on the place and time of its start.
-// It may be called again with its own result.
+// prepare checks whether a run is possible, and adds to its inputs everything that depends on the
+// place and time of its start. It may be called again with its own result.
 func (r *researcher) prepare(ctx context.Context, in *Inputs) error {
 	var problems []string
 	if strings.TrimSpace(in.Question) == "" {
@@ -191,8 +192,8 @@ func (r *researcher) prepare(ctx context.Context, in *Inputs) error {
 	return nil
 }
 
-// file returns where a run writes its report: in a folder each run has its own file, so that a fork does not overwrite that of
-// its parent.
+// file returns where a run writes its report: in a folder each run has its own file, so that a fork
+// does not overwrite that of its parent.
 func (s *state) file(run string) string {
 	if s.Report != "" && os.IsPathSeparator(s.Report[len(s.Report)-1]) {
 		return filepath.Join(s.Report, "brief-"+run+".md")

@@ -22,8 +22,8 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// researcher is what the nodes of the workflow share within one process. Everything in it is derived from the state when it is
-// first needed, so that a resumed run opens the same sources.
+// researcher is what the nodes of the workflow share within one process. Everything in it is
+// derived from the state when it is first needed, so that a resumed run opens the same sources.
 type researcher struct {
 	opt *Options
 
@@ -150,8 +150,8 @@ func (r *researcher) allTools(ctx context.Context, t *graph.Task, s *state) ([]*
 	return tools, err
 }
 
-// web returns the tool that searches the web, or nil if there is none or the rules would ask first: no user is asked here. The
-// first time, it emits a note about that.
+// web returns the tool that searches the web, or nil if there is none or the rules would ask first:
+// no user is asked here. The first time, it emits a note about that.
 func (r *researcher) web(t *graph.Task) (*tool.Tool, error) {
 	if r.opt.SearchWeb == nil {
 		return nil, nil
@@ -211,8 +211,8 @@ func (r *researcher) openDocs(ctx context.Context, dir string, may func(string) 
 	return docs, err
 }
 
-// inside returns an error if the run was imported and one of the paths leads out of its folder, since these paths come from
-// the imported file.
+// inside returns an error if the run was imported and one of the paths leads out of its folder,
+// since these paths come from the imported file.
 func inside(im *runlog.Imported, paths ...string) error {
 	if im == nil {
 		return nil

@@ -178,7 +178,8 @@ func (s *state) sources(direction string) []string {
 	return out
 }
 
-// covered reports whether a direction needs no more searches: two sources are about it, or one has several findings.
+// covered reports whether a direction needs no more searches: two sources are about it, or one has
+// several findings.
 func (s *state) covered(direction string) bool {
 	n := 0
 	for _, f := range s.Findings {

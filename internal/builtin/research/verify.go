@@ -19,8 +19,9 @@ const most = 16 << 20
 // leastQuote is the number of letters and digits that a quote must have.
 const leastQuote = 8
 
-// verify keeps the findings whose quotes are in their sources, and counts the others. It corrects the line if the model was
-// wrong, and normalizes the path. Web pages are checked against the search results in the conversation.
+// verify keeps the findings whose quotes are in their sources, and counts the others. It corrects
+// the line if the model was wrong, and normalizes the path. Web pages are checked against the
+// search results in the conversation.
 func verify(root *builtin.Root, seen []model.Message, found []finding) (good []finding, dropped int) {
 	files := map[string]file{}
 	for _, f := range found {
@@ -67,8 +68,8 @@ type file struct {
 
 var lineSuffix = regexp.MustCompile(`:\d+(-\d+)?$`)
 
-// open reads a file by the name that a model gave, which may end in a line number. A source that cannot be read supports
-// nothing, so there is no error.
+// open reads a file by the name that a model gave, which may end in a line number. A source that
+// cannot be read supports nothing, so there is no error.
 func open(root *builtin.Root, name string) file {
 	f, err := root.Open(name)
 	if bare := lineSuffix.ReplaceAllString(name, ""); err != nil && bare != name {
@@ -90,7 +91,8 @@ func open(root *builtin.Root, name string) file {
 	return out
 }
 
-// relative returns the path of an opened file below the folder, or the requested name if that path is unknown.
+// relative returns the path of an opened file below the folder, or the requested name if that path
+// is unknown.
 func relative(dir, opened, name string) string {
 	for _, base := range []string{dir, evaluated(dir)} {
 		if rel, err := filepath.Rel(base, opened); err == nil && filepath.IsLocal(rel) {
@@ -113,9 +115,9 @@ const mostQuoted = 20
 // A word is a word of a line, by its bytes.
 type word struct{ line, from, to int }
 
-// locate finds the quote in the lines of its file, as near as possible to the line it names. It compares words, so that
-// spaces, line breaks and comment marks make no difference. It sets Start and End, and replaces the quote by the text of the
-// file.
+// locate finds the quote in the lines of its file, as near as possible to the line it names. It
+// compares words, so that spaces, line breaks and comment marks make no difference. It sets Start
+// and End, and replaces the quote by the text of the file.
 func (f *finding) locate(lines []string) bool {
 	quote := strings.Split(f.Text, "\n")
 	var want []string
@@ -176,8 +178,8 @@ func wordsOf(lines []string, n int) []word {
 	return out
 }
 
-// saysFrom reports whether ws begins with the wanted words. The first and the last wanted word may be parts of words; the
-// quote then gets the whole words.
+// saysFrom reports whether ws begins with the wanted words. The first and the last wanted word may
+// be parts of words; the quote then gets the whole words.
 func saysFrom(lines []string, ws []word, want []string) bool {
 	for i, w := range want {
 		got := lines[ws[i].line][ws[i].from:ws[i].to]

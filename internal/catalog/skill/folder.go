@@ -22,8 +22,8 @@ const (
 	maxDepth   = 16       // folders in each other
 )
 
-// Dirs returns the folders of skills below a folder, sorted, and that folder itself if it may be a skill. It also returns what
-// cannot be read or is odd. It does not search inside skills.
+// Dirs returns the folders of skills below a folder, sorted, and that folder itself if it may be a
+// skill. It also returns what cannot be read or is odd. It does not search inside skills.
 func Dirs(f *frontmatter.Folder, dir string, itself bool) (dirs []string, odd []Finding) {
 	list, cut := f.Entries(dir, &frontmatter.Walk{Entries: maxEntries, Depth: maxDepth, Enter: func(d string, names []string) bool {
 		if slices.Contains(names, File) && (itself || d != path.Clean(dir)) {
@@ -87,9 +87,10 @@ type contents struct {
 	digest string
 }
 
-// look reads all files of a folder. The digest covers the path and content of each, and, for links and devices, whose content
-// is not read, the path and what is odd about them. So it changes with everything that the skill could run or tell a model. A
-// skill that is too large to be covered is refused.
+// look reads all files of a folder. The digest covers the path and content of each, and, for links
+// and devices, whose content is not read, the path and what is odd about them. So it changes with
+// everything that the skill could run or tell a model. A skill that is too large to be covered is
+// refused.
 func look(f *frontmatter.Folder) (*contents, error) {
 	list, cut := f.Entries(".", &frontmatter.Walk{Entries: maxHelpers, Depth: maxDepth})
 	if cut {

@@ -26,8 +26,8 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("there is no skill %s%s", clean.Quote(e.Name), suggest.Hint(e.Name, e.Known))
 }
 
-// A ChangedError reports that the files of a skill have changed since it was found, so that they are not what the user has
-// trusted.
+// A ChangedError reports that the files of a skill have changed since it was found, so that they
+// are not what the user has trusted.
 type ChangedError struct {
 	Name string
 	Path string // of the file that differs, relative to the folder; "" if it may be any
@@ -58,8 +58,8 @@ func (l Set) Find(name string) (*Skill, error) {
 	return nil, e
 }
 
-// Load reads the instructions of a skill. It returns a *ChangedError if any of its files has changed since the skill was
-// found.
+// Load reads the instructions of a skill. It returns a *ChangedError if any of its files has
+// changed since the skill was found.
 func (s *Skill) Load() (string, error) {
 	f, err := frontmatter.OpenFolder(s.Source.Path)
 	if err != nil {
@@ -79,9 +79,9 @@ func (s *Skill) Load() (string, error) {
 // maxRead is the number of bytes of a file that a model may read.
 const maxRead = 1 << 20
 
-// ReadFile reads a file that lies beside the instructions of a skill: text of at most 1 MiB. The path is relative to the
-// folder of the skill, and nothing outside of it is read. It returns a *ChangedError if the file has changed since the skill
-// was found.
+// ReadFile reads a file that lies beside the instructions of a skill: text of at most 1 MiB. The
+// path is relative to the folder of the skill, and nothing outside of it is read. It returns a
+// *ChangedError if the file has changed since the skill was found.
 func (s *Skill) ReadFile(rel string) (string, error) {
 	rel = path.Clean(strings.ReplaceAll(rel, `\`, "/"))
 	if rel == File {
@@ -121,9 +121,9 @@ const (
 	leastText = 30       // characters of a description, before some are left out altogether
 )
 
-// Prompt returns the description of all skills for a model: names and descriptions, and how to read one with the tool skill.
-// It has at most 16 KiB: if there are too many skills, descriptions are shortened, then left out, and then names are left out.
-// Without skills it is "".
+// Prompt returns the description of all skills for a model: names and descriptions, and how to read
+// one with the tool skill. It has at most 16 KiB: if there are too many skills, descriptions are
+// shortened, then left out, and then names are left out. Without skills it is "".
 func (l Set) Prompt() string {
 	var list []*Skill
 	for _, s := range l {

@@ -92,7 +92,8 @@ func read(b []byte, folder string) *reader {
 	return r
 }
 
-// canon returns a key without the differences between programs: allowed-tools, allowed_tools, allowedTools.
+// canon returns a key without the differences between programs: allowed-tools, allowed_tools,
+// allowedTools.
 func canon(key string) string {
 	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(key))
 }
@@ -173,8 +174,8 @@ func (r *reader) metadata(f *frontmatter.Field) {
 	}
 }
 
-// name determines the name of the skill. If the name is invalid, that of the folder is used if it is valid, so that skills
-// written for less strict programs work.
+// name determines the name of the skill. If the name is invalid, that of the folder is used if it
+// is valid, so that skills written for less strict programs work.
 func (r *reader) name(doc *frontmatter.Document) {
 	f := doc.Field("name")
 	if f == nil {

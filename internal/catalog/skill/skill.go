@@ -16,7 +16,8 @@ import (
 // File is the name of the file that makes a folder a skill.
 const File = "SKILL.md"
 
-// A Skill describes a skill before its text is read. It is a value: never change a Skill that a catalog returned.
+// A Skill describes a skill before its text is read. It is a value: never change a Skill that a
+// catalog returned.
 type Skill struct {
 	Name        string // [a-z0-9-]{1,64}
 	Description string // what it does and when to use it
@@ -28,7 +29,8 @@ type Skill struct {
 	Files  []HelperFile // all but SKILL.md, by path
 	// Warnings are about SKILL.md, and about files that are odd. Their paths are relative to the folder.
 	Warnings []Finding
-	// Overrides are the other skills of that name, over which this one takes precedence, in their order of precedence.
+	// Overrides are the other skills of that name, over which this one takes precedence, in their
+	// order of precedence.
 	Overrides []Source
 }
 

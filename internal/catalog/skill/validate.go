@@ -14,8 +14,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/frontmatter"
 )
 
-// A Report is the result of Validate. Errors break the format: some programs will not use the skill. Warnings should be
-// corrected.
+// A Report is the result of Validate. Errors break the format: some programs will not use the
+// skill. Warnings should be corrected.
 type Report struct {
 	Skills   int // that were looked at
 	Errors   []Finding
@@ -149,8 +149,8 @@ var (
 	scheme       = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 )
 
-// links returns the files that a text links to, those in the folders of the format that it names, and scripts in backquotes.
-// Text in code blocks is often only an example, so it is left out.
+// links returns the files that a text links to, those in the folders of the format that it names,
+// and scripts in backquotes. Text in code blocks is often only an example, so it is left out.
 func links(body string) []link {
 	var out []link
 	fence := ""

@@ -26,9 +26,9 @@ type File struct {
 	Bare   bool   `json:"bare,omitempty"`
 }
 
-// Content returns the value of Item.Content for files: their texts, up to room bytes in total (64 KiB for 0, 2 MiB at most),
-// and only the digests of the rest. Characters that could deceive are made visible, such as <U+202E>. A file whose Text must
-// not be stored is Bare.
+// Content returns the value of Item.Content for files: their texts, up to room bytes in total (64
+// KiB for 0, 2 MiB at most), and only the digests of the rest. Characters that could deceive are
+// made visible, such as <U+202E>. A file whose Text must not be stored is Bare.
 func Content(files []File, room int) string {
 	room = min(cmp.Or(room, mostText), 2<<20)
 	if len(files) == 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 )
 
-// Diff returns the difference between two texts: removed lines with "-", added lines with "+", and up to three lines of
-// context. It is "" if they are equal. The texts are cleaned.
+// Diff returns the difference between two texts: removed lines with "-", added lines with "+", and
+// up to three lines of context. It is "" if they are equal. The texts are cleaned.
 func Diff(before, after string) string {
 	text, _, _ := unified(detail(before), detail(after))
 	var out strings.Builder
@@ -22,8 +22,8 @@ func Diff(before, after string) string {
 	return out.String()
 }
 
-// unified returns the difference of two texts in the form of diff -u, without file names, and how many lines were added and
-// removed.
+// unified returns the difference of two texts in the form of diff -u, without file names, and how
+// many lines were added and removed.
 func unified(before, after string) (text string, added, removed int) {
 	ended := func(s string) []byte {
 		if s != "" && !strings.HasSuffix(s, "\n") {

@@ -14,8 +14,9 @@ import (
 	"regexp"
 )
 
-// Trusted texts are stored in a folder beside the file, to show later how they changed. Each text is a compressed file named
-// by its digest. These files decide nothing: a missing or damaged one only means that there is no text to show.
+// Trusted texts are stored in a folder beside the file, to show later how they changed. Each text
+// is a compressed file named by its digest. These files decide nothing: a missing or damaged one
+// only means that there is no text to show.
 
 func (s *Store) sideDir() string { return s.path + ".d" }
 

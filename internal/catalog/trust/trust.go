@@ -1,9 +1,10 @@
-// Package trust remembers which parts of a project its user trusts: which tools, servers, agents, skills, recipes and settings
-// may run, each in the form that the user has seen.
+// Package trust remembers which parts of a project its user trusts: which tools, servers, agents,
+// skills, recipes and settings may run, each in the form that the user has seen.
 //
-// The memory is one file of the user, outside every project, so that a project cannot influence what is trusted. An item is
-// trusted by the digest of all that would run: when that changes, the user is asked again and shown what changed. For that,
-// texts that were trusted are kept in a folder beside the file; they decide nothing.
+// The memory is one file of the user, outside every project, so that a project cannot influence
+// what is trusted. An item is trusted by the digest of all that would run: when that changes, the
+// user is asked again and shown what changed. For that, texts that were trusted are kept in a
+// folder beside the file; they decide nothing.
 package trust
 
 import (
@@ -52,7 +53,8 @@ type Item struct {
 	Path   string `json:"path"`   // of its file, relative to the project, with slashes
 	Digest string `json:"digest"` // "sha256:" and 64 hexadecimal digits, of all that would run
 	Detail string `json:"detail,omitempty"`
-	// Content is compared with later versions; see the function Content. It is stored in a separate file.
+	// Content is compared with later versions; see the function Content. It is stored in a separate
+	// file.
 	Content string `json:"-"`
 }
 
@@ -101,8 +103,9 @@ type Status struct {
 	When       time.Time // it was trusted, zero if never
 }
 
-// Diff shows what changed since the item was trusted, "" if it did not: in the form of diff -u for the files of its content,
-// otherwise for its detail. Changes that cannot be shown are only mentioned.
+// Diff shows what changed since the item was trusted, "" if it did not: in the form of diff -u for
+// the files of its content, otherwise for its detail. Changes that cannot be shown are only
+// mentioned.
 func (s Status) Diff() string {
 	text, _, _ := s.diff()
 	return text
@@ -148,7 +151,8 @@ type Store struct {
 	now  func() time.Time
 }
 
-// Open opens the memory in a file, which need not exist. It creates nothing and does not read the project.
+// Open opens the memory in a file, which need not exist. It creates nothing and does not read the
+// project.
 func Open(path string) (*Store, error) {
 	if path == "" {
 		return nil, errors.New("trust: no file is given to remember in")
@@ -209,8 +213,8 @@ func (s *Store) Status(project string, items []Item) ([]Status, error) {
 	return out, nil
 }
 
-// Trust remembers items as they are, and replaces what was known of them. An item without a content keeps its stored content
-// if the digest is the same.
+// Trust remembers items as they are, and replaces what was known of them. An item without a content
+// keeps its stored content if the digest is the same.
 func (s *Store) Trust(project string, items []Item) error {
 	id, err := s.identify(project)
 	if err != nil {
@@ -267,8 +271,8 @@ func (m *memory) setSeen(id string, list []entry) {
 	}
 }
 
-// Saw remembers an item as it was last seen, for items that cannot be examined later. It does not trust the item. An item that
-// equals its trusted form is removed from the list of Seen.
+// Saw remembers an item as it was last seen, for items that cannot be examined later. It does not
+// trust the item. An item that equals its trusted form is removed from the list of Seen.
 func (s *Store) Saw(project string, item Item) error {
 	id, err := s.identify(project)
 	if err != nil {
@@ -327,8 +331,8 @@ func (s *Store) Seen(project string) ([]Item, error) {
 	return out, nil
 }
 
-// Revoke forgets the items of those names, or all of the project if none are given, and returns how many it forgot. The
-// project need not exist any more.
+// Revoke forgets the items of those names, or all of the project if none are given, and returns how
+// many it forgot. The project need not exist any more.
 func (s *Store) Revoke(project string, names []string) (int, error) {
 	id, err := s.identify(project)
 	if err != nil {
@@ -379,8 +383,8 @@ func (s *Store) Projects() ([]Known, error) {
 	return out, nil
 }
 
-// identify returns the path of a project without symbolic links, which identifies it. It refuses a memory file inside the
-// project, since the project could write it.
+// identify returns the path of a project without symbolic links, which identifies it. It refuses a
+// memory file inside the project, since the project could write it.
 func (s *Store) identify(project string) (string, error) {
 	if project == Runs {
 		return Runs, nil

@@ -40,7 +40,8 @@ func fold(s note, u noteUpdate) note {
 
 type noteFlow = graph.Flow[note, noteUpdate]
 
-// writing returns a loop of n steps, each of which writes a text. It calls visit with the number before each step.
+// writing returns a loop of n steps, each of which writes a text. It calls visit with the number
+// before each step.
 func writing(n int, text string, grow bool, visit func(step int)) (*noteFlow, error) {
 	g := graph.New("durable", fold)
 	g.Add("w", func(_ context.Context, s note) (noteUpdate, error) {
@@ -270,7 +271,8 @@ func (s *suite) bareCommits(p *place, name string, rows, batch int, text string)
 	}}
 }
 
-// bareStore creates a store that is used without the engine, and returns a function that removes it.
+// bareStore creates a store that is used without the engine, and returns a function that removes
+// it.
 func (s *suite) bareStore(p *place) (b *plain, remove func(), err error) {
 	dir, rm, err := s.folder()
 	if err != nil {
@@ -286,8 +288,8 @@ func (s *suite) bareStore(p *place) (b *plain, remove func(), err error) {
 	}, nil
 }
 
-// inTurns returns a run whose node commits a row by itself before each step, so that both see the same disk. The result is the
-// ratio of the medians.
+// inTurns returns a run whose node commits a row by itself before each step, so that both see the
+// same disk. The result is the ratio of the medians.
 func (s *suite) inTurns(p *place, name string, n int, text string, grow bool) job {
 	var steps, rows []float64 // in µs
 	return job{wl: "W4", name: name, n: n, do: func(w *stopwatch) error {

@@ -67,8 +67,8 @@ func extra(key string) func(*record) float64 {
 	}
 }
 
-// against returns the ratio of the cost of a unit in one of our cases to that on the bare machine: the median over the
-// repetitions, which alternated.
+// against returns the ratio of the cost of a unit in one of our cases to that on the bare machine:
+// the median over the repetitions, which alternated.
 func against(wl, name, limit string) func(results) (float64, bool) {
 	return func(rs results) (float64, bool) { return ratio(rs.find(ours, wl, name), rs.find(bare, wl, limit)) }
 }

@@ -12,7 +12,8 @@ type bareNode func(context.Context, *counter) error
 //go:noinline
 func count(_ context.Context, s *counter) error { s.N++; return nil }
 
-// bareSteps returns a step at its least: a hand-over to a goroutine and back, and a goroutine of its own.
+// bareSteps returns a step at its least: a hand-over to a goroutine and back, and a goroutine of
+// its own.
 func bareSteps(ctx context.Context) []job {
 	const steps = 100_000
 	return []job{

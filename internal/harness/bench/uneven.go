@@ -61,7 +61,8 @@ func (u *uneven) critical() time.Duration {
 	return most
 }
 
-// bound returns a lower bound on the duration of any schedule with the given parallelism; 0 means no limit.
+// bound returns a lower bound on the duration of any schedule with the given parallelism; 0 means
+// no limit.
 func (u *uneven) bound(width int) time.Duration {
 	work := time.Duration(0)
 	for _, d := range u.cost {
@@ -73,7 +74,8 @@ func (u *uneven) bound(width int) time.Duration {
 	return max(u.critical(), work/time.Duration(width))
 }
 
-// listed returns the ideal duration of a list schedule, in which nodes start in the order in which they become ready.
+// listed returns the ideal duration of a list schedule, in which nodes start in the order in which
+// they become ready.
 func (u *uneven) listed(width int) time.Duration {
 	n := len(u.cost)
 	open, after := make([]int, n), make([][]int, n)

@@ -1,5 +1,5 @@
-// Sabotage checks that the tests detect missing safeguards: it removes the safeguards from the code, one at a time and in a
-// copy of the module, and expects the tests to fail.
+// Sabotage checks that the tests detect missing safeguards: it removes the safeguards from the
+// code, one at a time and in a copy of the module, and expects the tests to fail.
 //
 //	go run ./sabotage                 all of them
 //	go run ./sabotage -only 'sqlite'  those whose name fits the expression
@@ -121,7 +121,8 @@ func (s *saboteur) say(format string, args ...any) {
 	fmt.Fprintf(s.out, format+"\n", args...)
 }
 
-// all tests the mutants in copies that are reused. Before that it tests the copies without sabotage.
+// all tests the mutants in copies that are reused. Before that it tests the copies without
+// sabotage.
 func (s *saboteur) all(todo []mutant, jobs int) ([]result, error) {
 	var copies []string
 	defer func() {

@@ -21,7 +21,8 @@ func Misplaced(role model.Role, kind model.PartKind) error {
 	return fmt.Errorf("a part of kind %q does not belong in a message of role %q", kind, role)
 }
 
-// Texts returns what a user says in a message: one text at least, and none that is empty, which providers refuse.
+// Texts returns what a user says in a message: one text at least, and none that is empty, which
+// providers refuse.
 func Texts(msg model.Message) ([]string, error) {
 	var texts []string
 	for _, p := range msg.Parts {
@@ -38,7 +39,8 @@ func Texts(msg model.Message) ([]string, error) {
 	return texts, nil
 }
 
-// Results returns the parts of a message of a tool: results with a call each, of which none is empty.
+// Results returns the parts of a message of a tool: results with a call each, of which none is
+// empty.
 func Results(msg model.Message) ([]model.Part, error) {
 	if len(msg.Parts) == 0 {
 		return nil, errors.New("a tool message without results")

@@ -32,8 +32,8 @@ func (e Malformed) Error() string { return string(e) }
 // model stopped.
 var ErrUnfinished = errors.New("the stream ended before the model was done")
 
-// BadCall is an error about a mistake of the model, not of the server. The request is not repeated: the caller must tell the
-// model.
+// BadCall is an error about a mistake of the model, not of the server. The request is not repeated:
+// the caller must tell the model.
 type BadCall string
 
 func (e BadCall) Error() string { return string(e) }
@@ -95,7 +95,8 @@ func (c *Client) tooLarge(err error) *model.Error {
 	return c.fault(model.CodeTooLarge, strings.TrimPrefix(err.Error(), errTooLarge.Error()+": "))
 }
 
-// classify turns the errors of a turn into errors of the model. Unknown errors are attributed to the connection.
+// classify turns the errors of a turn into errors of the model. Unknown errors are attributed to
+// the connection.
 func (c *Client) classify(err error) *model.Error {
 	var known *model.Error
 	var malformed Malformed

@@ -10,7 +10,8 @@ import (
 
 // An Event is one event of a stream.
 type Event struct {
-	// Name is the server's name for the event: "error" if it was sent as an error, and "" for most others.
+	// Name is the server's name for the event: "error" if it was sent as an error, and "" for most
+	// others.
 	Name string
 	// Data is text that begins like a JSON object and may yet be cut or broken, or anything at
 	// all for an error. It is overwritten by the next event.
@@ -142,7 +143,8 @@ func (e *events) dispatch() {
 	e.data, e.name, e.bare, e.balance = e.data[:0], "", false, Balance{}
 }
 
-// A Balance counts the braces of JSON text to detect when an object is closed. It does not check the text.
+// A Balance counts the braces of JSON text to detect when an object is closed. It does not check
+// the text.
 type Balance struct {
 	depth        int
 	text, escape bool // inside a string, after its backslash

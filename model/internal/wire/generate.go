@@ -15,15 +15,17 @@ import (
 // other, on the goroutine that ranges over the turn. An attempt is a Post, the events of
 // its answer, and an End unless the stream broke off.
 type Turn interface {
-	// Post begins an attempt: it discards the results of the last one and returns the request to send.
+	// Post begins an attempt: it discards the results of the last one and returns the request to
+	// send.
 	Post() (*Post, error)
 	// Event takes the next event. [ErrDone] says that it was the last one, whatever follows it.
 	Event(ev *Event, out *Out) error
-	// End is called when the stream has ended, and yields the parts that waited for that, usually by [Out.Finish]. marked is
-	// set if the stream itself ended, by ErrDone or "[DONE]", and not only the connection.
+	// End is called when the stream has ended, and yields the parts that waited for that, usually
+	// by [Out.Finish]. marked is set if the stream itself ended, by ErrDone or "[DONE]", and not
+	// only the connection.
 	End(marked bool, out *Out) error
-	// Relax is called after a failure that would end the turn. It may remove something that the server does not support; it
-	// returns true if it changed the request.
+	// Relax is called after a failure that would end the turn. It may remove something that the
+	// server does not support; it returns true if it changed the request.
 	Relax(fail *model.Error) bool
 }
 
@@ -148,8 +150,8 @@ type Out struct {
 	moved   bool
 }
 
-// Progress notes progress of the answer, so that it does not count as idle. Yielded or kept parts count by themselves; the
-// bytes of an event that adds nothing do not.
+// Progress notes progress of the answer, so that it does not count as idle. Yielded or kept parts
+// count by themselves; the bytes of an event that adds nothing do not.
 func (o *Out) Progress() { o.moved = true }
 
 // Request returns the request being answered.
@@ -166,7 +168,8 @@ func (o *Out) Say(kind model.PartKind, text string) error {
 	return o.Emit(model.Part{Kind: kind, Text: text})
 }
 
-// Grow counts n bytes that are kept for later, such as arguments of calls, towards the size limit of a turn.
+// Grow counts n bytes that are kept for later, such as arguments of calls, towards the size limit
+// of a turn.
 func (o *Out) Grow(n int) error {
 	o.moved = o.moved || n > 0
 	if o.size += n; o.size > maxContent {
@@ -189,14 +192,14 @@ func (o *Out) Emit(p model.Part) error {
 type Ending struct {
 	Reason string         // the provider's word for it
 	Stop   model.StopCode // what it means
-	// Held are the parts that waited for the end: the collected calls, whose arguments may be missing or broken and whose ids
-	// may be missing or duplicate, and the text between them.
+	// Held are the parts that waited for the end: the collected calls, whose arguments may be
+	// missing or broken and whose ids may be missing or duplicate, and the text between them.
 	Held  []model.Part
 	Usage model.Usage // yielded unless it is zero
 }
 
-// Finish checks the calls and yields them, the usage and the stop. If a turn reached its token limit within its calls, or if a
-// call is incomplete, Finish returns an error.
+// Finish checks the calls and yields them, the usage and the stop. If a turn reached its token
+// limit within its calls, or if a call is incomplete, Finish returns an error.
 func (o *Out) Finish(e Ending) error {
 	parts, calls, err := o.checkCalls(e.Held)
 	switch {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A Problem is a server's description of a failure. As an error of a [Turn] it was sent instead of the rest of the stream. It
-// is temporary if its status says so, or if it has no status and its code does not mean a permanent error.
+// A Problem is a server's description of a failure. As an error of a [Turn] it was sent instead of
+// the rest of the stream. It is temporary if its status says so, or if it has no status and its
+// code does not mean a permanent error.
 type Problem struct {
 	Code, Text string
 	Status     int           // 0 for none

@@ -10,8 +10,9 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// nextWait decides whether attempt n (from 1), which failed, is followed by another, and how long to wait before it. Silence
-// and timeouts are not retried: a retry would exceed the time that these limits bound.
+// nextWait decides whether attempt n (from 1), which failed, is followed by another, and how long
+// to wait before it. Silence and timeouts are not retried: a retry would exceed the time that these
+// limits bound.
 func (c *Client) nextWait(n int, fail *model.Error) (time.Duration, bool) {
 	if !fail.Temporary || n >= c.config.Retries || fail.Code == model.CodeIdle || fail.Code == model.CodeTimeout {
 		return 0, false
@@ -40,8 +41,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// retryAfter reads how long to wait, in any of the three forms in use. It returns 0 if the header is missing or has another
-// form.
+// retryAfter reads how long to wait, in any of the three forms in use. It returns 0 if the header
+// is missing or has another form.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return bounded(ms / 1000)
@@ -57,8 +58,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 }
 
 // limitReset reads how long to wait from rate limit headers such as x-ratelimit-reset-tokens and
-// anthropic-ratelimit-tokens-reset: until the last of the exhausted limits is reset, or, if none is reported as exhausted,
-// until the first reset of all.
+// anthropic-ratelimit-tokens-reset: until the last of the exhausted limits is reset, or, if none is
+// reported as exhausted, until the first reset of all.
 func limitReset(h http.Header, now time.Time) time.Duration {
 	var used, first time.Duration
 	for name, values := range h {

@@ -1,6 +1,6 @@
-// Package wire is the common part of model providers over HTTP. One turn is one POST that is answered by a stream of events,
-// within limits, and is retried as long as no part was yielded. A provider implements a [Turn], which defines what to send and
-// what the events mean.
+// Package wire is the common part of model providers over HTTP. One turn is one POST that is
+// answered by a stream of events, within limits, and is retried as long as no part was yielded. A
+// provider implements a [Turn], which defines what to send and what the events mean.
 //
 // It keeps these promises of [model.Model] for all of them: every error is a
 // [*model.Error] without the key, whatever the server does ends in bounded time and
@@ -27,8 +27,8 @@ const (
 	maxBackoff   = 8 * time.Second
 )
 
-// A Config describes the model to call and the limits. Model, Provider and BaseURL are required; the zero values of the others
-// mean what is written with them.
+// A Config describes the model to call and the limits. Model, Provider and BaseURL are required;
+// the zero values of the others mean what is written with them.
 type Config struct {
 	Model    string // the server's name for the model
 	Provider string // the first half of the model's name
@@ -51,9 +51,9 @@ type Config struct {
 	Price  *model.Price // what the model charges; nil when unknown
 	Window int          // the tokens a request and its answer can have together; 0 when unknown
 
-	// Refine, if non-nil, is called with every error from an unsuccessful status and its (bounded) body. It may add a code or
-	// a RetryAfter from the body. The text of the error is clean already and stays so only if Refine adds none of the
-	// server's.
+	// Refine, if non-nil, is called with every error from an unsuccessful status and its (bounded)
+	// body. It may add a code or a RetryAfter from the body. The text of the error is clean already
+	// and stays so only if Refine adds none of the server's.
 	Refine func(e *model.Error, body []byte)
 }
 
