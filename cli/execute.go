@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/events"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/signals"
@@ -52,12 +53,17 @@ func executeRun(ctx context.Context, a *app, j *job) error {
 			return j.engine.Answer(ctx, s.ID(), path, given)
 		},
 	})
-	run, err := j.begin(ctx, s.Answer, s.Observe)
+	run, err := j.begin(ctx, j.flags.answering(s.Answer), s.Observe)
 	if err != nil {
 		s.Close()
 		return stopped(ctx, err)
 	}
 	s.Begin(run.ID())
+	if file := j.flags.detached; file != "" {
+		if err := detach.Began(file, run.ID()); err != nil {
+			a.tty.Warn(err.Error())
+		}
+	}
 	out, _ := run.Wait(context.Background()) // a run that is told to stop ends in its own time; a second signal is there for the impatient
 	s.Close()
 	if s.Err() != nil {

@@ -42,6 +42,8 @@ type running struct {
 	every      int
 	plan       bool // only say what would be done
 	leave      leave
+	detach     bool   // execute it in a process of its own
+	detached   string // this is that process; see detach.Hidden
 }
 
 func (r *running) add(f *pflag.FlagSet) {
@@ -161,6 +163,7 @@ func newRunCommand(a *app) *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 	}
 	r.add(cmd.Flags())
+	r.addDetach(cmd)
 	cmd.Flags().BoolVar(&r.plan, "plan", false, "only say what would be done: steps, agents, tools, and what it costs at most; nothing runs")
 	acts(cmd, "plan")
 	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or "+
@@ -175,6 +178,9 @@ func newRunCommand(a *app) *cobra.Command {
 		ans, err := r.check(a)
 		if err != nil {
 			return err
+		}
+		if r.detach && !r.plan {
+			return a.startDetached(cmd.Context(), &r)
 		}
 		if g.Words, g.Flags = args[1:], cmd.Flags(); !a.set.NoInput {
 			g.Stdin = a.opt.Stdin

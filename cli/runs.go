@@ -314,6 +314,7 @@ func runsResume(a *app) *cobra.Command {
 		Example: examples(a.cfg.Name, "runs resume @last", "", "runs resume 7f3a --answer write=yes", "", "runs resume 7f3a -o jsonl", ""),
 	}
 	r.add(cmd.Flags())
+	r.addDetach(cmd)
 	cmd.Flags().BoolVar(&again.Quarantined, "quarantined", false, "go on with a run whose processes died one after another")
 	cmd.Flags().BoolVar(&again.AllowChange, "allow-graph-change", false, "go on with the workflow as it is today, if what the run does next is still there")
 	acts(cmd, "quarantined", "allow-graph-change")
@@ -322,6 +323,9 @@ func runsResume(a *app) *cobra.Command {
 		ans, err := r.check(a)
 		if err != nil {
 			return err
+		}
+		if r.detach {
+			return a.startDetached(cmd.Context(), &r)
 		}
 		_, info, err := findRun(cmd.Context(), a, args[0])
 		if err != nil {

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/detach"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// addDetach adds the flag by which the run executes in a process of its own.
+func (r *running) addDetach(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&r.detach, detach.Flag, false, "execute the run in a process of its own, which goes on when this terminal is closed; print its ID")
+	f.StringVar(&r.detached, detach.Hidden, "", "")
+	f.Lookup(detach.Hidden).Hidden = true
+	acts(cmd, detach.Flag, detach.Hidden)
+}
+
+// startDetached starts this command again in a process of its own, and prints which run it executes.
+func (a *app) startDetached(ctx context.Context, r *running) error {
+	if !a.kept() {
+		return usage("--detach: this store keeps no runs, so nothing could follow the run; choose another store")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	args := a.opt.Args
+	if r.onAsk == "" {
+		args = detach.Args(args, "--on-ask=wait") // somebody else answers
+	}
+	p, err := detach.Start(ctx, exe, detach.Args(args, "--output=text", "--plain"), filepath.Join(a.host().DataDir(), "live"), func(id string) string {
+		dir, _ := a.host().Folder(id)
+		return dir
+	})
+	if ended, ok := errors.AsType[*detach.EndedError](err); ok {
+		a.err.line(ended.Output)
+		return &Error{Exit: max(ended.Exit, ExitFailed), Code: "detached", Message: err.Error(), Err: err, shown: true}
+	}
+	if err != nil {
+		return err
+	}
+	if !a.programs() && !a.set.Quiet {
+		a.tty.Notify(fmt.Sprintf("run %s executes in process %d; watch it: %s", p.Run, p.PID, a.hint("runs", "watch", p.Run)))
+		if p.Log != "" {
+			a.tty.Notify("what it prints: " + p.Log)
+		}
+	}
+	return a.print(p, p.Run+"\n")
+}
+
+// waitForOthers leaves a question open until the run ends: whoever answers does so from another process.
+func waitForOthers(ctx context.Context, _ runlog.Question) (*runlog.Answer, bool) {
+	<-ctx.Done()
+	return nil, false
+}
+
+// answering returns how questions of a run are answered.
+func (r *running) answering(asked superstep.Answering) superstep.Answering {
+	if r.detached == "" || r.onAsk != "wait" {
+		return asked
+	}
+	return func(ctx context.Context, q runlog.Question) (*runlog.Answer, bool) {
+		if a, ok := asked(ctx, q); ok {
+			return a, ok
+		}
+		return waitForOthers(ctx, q)
+	}
+}

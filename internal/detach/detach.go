@@ -1,0 +1,115 @@
+// Package detach starts a run in a process of its own, which goes on when the terminal or the page that started it is gone.
+package detach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Flag is the flag that a user gives, and Hidden the one that the process of its own is given in its place: the file into which
+// it writes the ID of the run once that has begun.
+const (
+	Flag   = "detach"
+	Hidden = "detached"
+)
+
+// A Process is one that executes a run.
+type Process struct {
+	Run string `json:"run"`
+	PID int    `json:"pid"`
+	Log string `json:"log,omitempty"` // the file with what it prints, "" for none
+}
+
+// An EndedError reports that the process ended before the run began.
+type EndedError struct {
+	Exit   int
+	Output string // what it printed
+}
+
+func (e *EndedError) Error() string {
+	return fmt.Sprintf("the process ended with exit code %d before the run began: %s", e.Exit, e.Output)
+}
+
+// Args returns the arguments of the process: those of the user without Flag, and with more flags.
+func Args(given []string, more ...string) []string {
+	end := slices.Index(given, "--")
+	if end < 0 {
+		end = len(given)
+	}
+	flags := slices.DeleteFunc(slices.Clone(given[:end]), func(s string) bool { return s == "--"+Flag || strings.HasPrefix(s, "--"+Flag+"=") })
+	return slices.Concat(flags, more, given[end:])
+}
+
+// Start starts the program with arguments and waits until its run has begun. The folder returns where the files of a run are
+// kept, in which the process has the file process.log; "" is for nowhere. Temp is a folder of the user for what is only needed
+// until then.
+func Start(ctx context.Context, program string, args []string, temp string, folder func(id string) string) (*Process, error) {
+	if err := os.MkdirAll(temp, 0o700); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(temp, "detach-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	begun := filepath.Join(dir, "run")
+	out, err := os.OpenFile(filepath.Join(dir, "process.log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = out.Close() }()
+	cmd := exec.Command(program, Args(args, "--"+Hidden+"="+begun)...)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, out, session()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &Process{PID: cmd.Process.Pid}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for p.Run == "" {
+		select {
+		case err := <-ended:
+			if id, rerr := os.ReadFile(begun); rerr == nil { // the run was short
+				p.Run = string(id)
+				break
+			}
+			printed, _ := io.ReadAll(io.NewSectionReader(out, 0, 64<<10))
+			e := &EndedError{Exit: 1, Output: strings.TrimSpace(string(printed))}
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+				e.Exit = exit.ExitCode()
+			}
+			return nil, e
+		case <-ctx.Done():
+			_ = cmd.Process.Signal(os.Interrupt)
+			return nil, context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+			if id, err := os.ReadFile(begun); err == nil {
+				p.Run = string(id)
+			}
+		}
+	}
+	if files := folder(p.Run); files != "" && os.MkdirAll(files, 0o700) == nil {
+		log := filepath.Join(files, "process.log")
+		if os.Rename(out.Name(), log) == nil {
+			p.Log = log
+		}
+	}
+	return p, nil
+}
+
+// Began tells who started this process that its run has begun. The file is the value of the flag Hidden.
+func Began(file, id string) error {
+	part := file + ".part"
+	if err := os.WriteFile(part, []byte(id), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(part, file)
+}
