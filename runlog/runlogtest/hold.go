@@ -272,7 +272,7 @@ var holdCases = []testCase{
 		l := f.create("r")
 		f.append(l, &runlog.Batch{Records: records(1)})
 		for i, part := range []string{"work/a", "work/b"} {
-			f.ok(unlisted.Request(f.Context(), other, "r", runlog.Record{Kind: unlisted.KindCancel, Path: part, Time: start}))
+			f.ok(unlisted.Post(f.Context(), other, "r", &unlisted.Request{Kind: unlisted.KindCancel, Path: part, Time: start}))
 			got := f.read(unlisted.RequestsID("r"), uint64(i)+1, 9)
 			if len(got) != 1 || got[0].Kind != unlisted.KindCancel || got[0].Path != part {
 				f.Fatalf("the holder reads %+v, not the request for %s", got, part)
