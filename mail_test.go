@@ -268,7 +268,7 @@ func TestSteerWaitsForTheNextHolder(t *testing.T) {
 // Wherever a run is cut off, each message is told once, before the same turn as in the replay.
 func TestSteerAtEveryAppend(t *testing.T) {
 	t.Parallel()
-	crashes := 0
+	crashes, posts := 0, 0
 	for n, ended := 0, false; !ended; n++ {
 		for _, after := range []bool{false, true} {
 			k := &talker{turns: 3}
@@ -279,8 +279,9 @@ func TestSteerAtEveryAppend(t *testing.T) {
 			e := engine(t, posting, r.workflow(t))
 			want := 0
 			posting.post = func(id string) {
-				if unlisted.Post(t.Context(), mortal, id, &unlisted.Request{Kind: unlisted.KindSteer, Path: "second", Data: []byte(`"say now"`)}) == nil {
+				if unlisted.Post(t.Context(), mortal, id, &unlisted.Request{Kind: unlisted.KindSteer, Path: "second", Time: time.Now(), Data: []byte(`"say now"`)}) == nil {
 					want = 1
+					posts++
 				}
 			}
 			run, err := e.Start(t.Context(), "job", []byte(`{"task":"a  b"}`), nil)
@@ -306,8 +307,8 @@ func TestSteerAtEveryAppend(t *testing.T) {
 			replays(t, e, run.ID())
 		}
 	}
-	if crashes < 10 {
-		t.Errorf("only %d crashes", crashes)
+	if crashes < 10 || posts < 10 {
+		t.Errorf("only %d crashes and %d messages", crashes, posts)
 	}
 }
 
