@@ -42,6 +42,7 @@ func workerMain() {
 	flags.BoolVar(&w.leave, "leave", false, "leave questions open")
 	flags.BoolVar(&w.early, "early", false, "answer open questions before the run is resumed")
 	flags.BoolVar(&w.quarantined, "quarantined", false, "resume the run even if it is quarantined")
+	flags.BoolVar(&w.mail, "mail", false, "run the workflow that needs its mail; with -early it ends at -die only behind the gate")
 	flags.StringVar(&w.fork, "fork", "", "make a fork of the `ID` half way through, and nothing else")
 	_ = flags.Parse(os.Args[1:]) // which exits on an error
 	if err := w.work(context.Background()); err != nil {
@@ -55,7 +56,7 @@ type worker struct {
 	lease              time.Duration
 	segment            int64
 	leave, early       bool
-	quarantined        bool
+	quarantined, mail  bool
 	fork               string
 	world              crash.Files
 
@@ -78,6 +79,9 @@ func (w *worker) reach(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hits[name]++
+	if w.mail && w.early {
+		return
+	}
 	if fmt.Sprintf("%s:%d", name, w.hits[name]) != w.die {
 		return
 	}
@@ -98,6 +102,10 @@ func (w *worker) work(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	letters, err := mailWorkflow(w.gate)
+	if err != nil {
+		return err
+	}
 	w.engine, err = superstep.New(&crash.Observed{
 		Store: w.store,
 		Held:  func(info *runlog.Info) { w.say("held %s %d", info.ID, info.Epoch) },
@@ -106,7 +114,7 @@ func (w *worker) work(ctx context.Context) (err error) {
 				w.record("acked", id, &recs[i])
 			}
 		},
-	}, &superstep.Options{Workflows: []*workflow.Workflow{flow}, NewID: func() string { return w.run }, Failpoint: w.reach})
+	}, &superstep.Options{Workflows: []*workflow.Workflow{flow, letters}, NewID: func() string { return w.run }, Failpoint: w.reach})
 	if err != nil {
 		return err
 	}
@@ -165,10 +173,16 @@ func (w *worker) take(ctx context.Context) (*superstep.Run, error) {
 		}
 		infos = nil
 	}
+	if w.mail {
+		answer = nil
+	}
+	if len(infos) == 0 && w.mail {
+		return w.engine.Start(ctx, mailName, json.RawMessage("{}"), &superstep.StartOptions{Observe: observe, Budget: &runlog.Budget{Calls: 50}})
+	}
 	if len(infos) == 0 {
 		return w.engine.Start(ctx, crash.Name, json.RawMessage(w.job), &superstep.StartOptions{Answer: answer, Observe: observe})
 	}
-	if w.early && !w.quarantined {
+	if w.early && !w.quarantined && !w.mail {
 		if err := w.answer(ctx); err != nil {
 			return nil, err
 		}
