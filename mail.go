@@ -142,7 +142,9 @@ func (e *Engine) Steer(ctx context.Context, id, agent, text string) error {
 		return err
 	}
 	from, done := info.Head+1, false
-	for until := time.Now().Add(steerFor); !done && time.Now().Before(until); {
+	wait, stop := context.WithTimeout(ctx, steerFor)
+	defer stop()
+	for !done && wait.Err() == nil {
 		if info, err = e.find(ctx, id); err != nil {
 			return err
 		}

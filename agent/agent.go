@@ -351,8 +351,7 @@ func (r *run) heed(ctx context.Context, n int, before string) (bool, error) {
 	if r.heeded == n+1 {
 		return false, nil
 	}
-	t := &journal.Turn{Agent: r.Name, Work: r.work.Key, Key: fmt.Sprintf("%ssteer-%d", r.prefix, n), Turn: turnKey(r.prefix, n), Before: before}
-	texts, err := r.scope.Steered(ctx, t)
+	texts, err := r.scope.Steered(ctx, fmt.Sprintf("%ssteer-%d", r.prefix, n), r.Name, r.work.Key, turnKey(r.prefix, n), before)
 	for _, text := range texts {
 		r.heeded = n + 1
 		r.add(model.UserText(text))

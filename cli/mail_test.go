@@ -37,7 +37,7 @@ func talk() (*workflow.Workflow, error) {
 			}
 		}
 		if said := strings.Join(heard, ", "); strings.Contains(said, "stop") {
-			return scripted.Say("heard: " + said).Using(10, 10)
+			return scripted.Say("heard: "+said).Using(10, 10)
 		}
 		return scripted.Call("look", `{}`).Using(10, 10)
 	}}

@@ -27,34 +27,29 @@ func (j *Journal) rebudget(ctx context.Context, r *unlisted.Request) error {
 	return j.Write(ctx, "", runlog.KindEvent, "", e)
 }
 
-// A Turn is a turn of an agent that is about to begin, see Steered.
-type Turn struct {
-	Agent  string // its name, for people
-	Work   string // names the agent within its task, "" for the only one
-	Key    string // of the effect that tells it something
-	Turn   string // the key of the turn: one that has begun is not told anything new
-	Before string // if it was about to end, the key of the turn it ended with: it is told nothing new if its task has done more since
-}
-
 // Steered returns what users have said to an agent of the task since its last turn, oldest first. If that is something, it is an
-// effect in the log, so that a run that is resumed or replayed tells it before the same turn.
-func (s *Scope) Steered(ctx context.Context, t *Turn) (texts []string, err error) {
+// effect of that key and agent in the log, so that a run that is resumed or replayed tells it before the same turn.
+//
+// Work names the agent within its task, "" for the only one. Turn is the key of the turn that comes next: one that has begun is told
+// nothing new. Before is "", or the key of the turn that the agent was about to end with: it is told nothing new if its task has done more
+// since, which depends on that end.
+func (s *Scope) Steered(ctx context.Context, key, agent, work, turn, before string) (texts []string, err error) {
 	if s == nil {
 		return nil, nil
 	}
-	_, told := s.Done(t.Key)
+	_, told := s.Done(key)
 	var said []mail.Message
-	if _, begun := s.Hint(t.Turn); !told && !begun && (t.Before == "" || s.j.endsWith(s.path, t.Before)) {
+	if _, begun := s.Hint(turn); !told && !begun && (before == "" || s.j.endsWith(s.path, before)) {
 		_ = s.Afresh(func() error {
 			_ = s.j.Look(ctx) // what cannot be read now is read before a later turn
-			said = s.j.said(strings.TrimSuffix(s.path+"/"+t.Work, "/"))
+			said = s.j.said(strings.TrimSuffix(s.path+"/"+work, "/"))
 			return nil
 		})
 	}
-	if !s.Does(t.Key, told || len(said) > 0) {
+	if !s.Does(key, told || len(said) > 0) {
 		return nil, nil
 	}
-	e := &Effect{Key: t.Key, Kind: mail.KindSteer, Name: t.Agent}
+	e := &Effect{Key: key, Kind: mail.KindSteer, Name: agent}
 	out, err := Do(ctx, s, e, func(context.Context, string) (mail.Steering, error) { return mail.Steering{Messages: said}, nil })
 	for _, m := range out.Messages {
 		texts = append(texts, m.Text)

@@ -393,7 +393,7 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 		}
 		known := i >= 0 && i < s.end
 		due := &s.recs[s.cursor]
-		late := due.Kind == runlog.KindTaskFailed && s.limits[l.path] != nil  // its time was up before that
+		late := due.Kind == runlog.KindTaskFailed && s.limits[l.path] != nil   // its time was up before that
 		if i < 0 && due.Path == l.path && !late && mail.BudgetOf(due) == nil { // its task is here and does something else
 			return 0, s.differ(l.path, fmt.Sprintf("it comes to %s, which is not in the record", l), &runlog.Record{Kind: l.kind, Path: l.path})
 		}

@@ -269,3 +269,72 @@ func checkMail(t *testing.T, e *superstep.Engine, store runlog.Store, id, die st
 	}
 	replays(t, e, id, recs)
 }
+
+// A request reaches a run that another engine executes soon, on a store without any notification: p95 is to be 250 ms, the test takes
+// ten times that for a failure.
+func TestMailSoon(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *backend) {
+		p := b.open(t)
+		at, free := make(chan struct{}, 1), make(chan struct{})
+		engineOn := func(store crash.Store) *superstep.Engine {
+			flow, err := mailWorkflow(func() { at <- struct{}{}; <-free })
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := superstep.New(store, &superstep.Options{Workflows: []*workflow.Workflow{flow}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(e.Close)
+			return e
+		}
+		store := p.open(t, nil)
+		holder, sender := engineOn(store), engineOn(p.open(t, nil))
+		run, err := holder.Start(t.Context(), mailName, json.RawMessage("{}"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-at
+		begin, posts := time.Now(), faults.N(400)
+		var took []time.Duration
+		for i := range posts {
+			if err := sender.Budget(t.Context(), run.ID(), runlog.Budget{Calls: int64(1000 + i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		posted := map[string]time.Time{}
+		for after := uint64(0); ; {
+			page, err := unlisted.Read(t.Context(), store, run.ID(), after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			for _, r := range page {
+				posted[r.ID] = r.Time
+			}
+			after += uint64(len(page))
+		}
+		for r, err := range runlog.Records(t.Context(), store, run.ID(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m := mail.BudgetOf(&r); m != nil {
+				took = append(took, r.Time.Sub(posted[m.Request]))
+			}
+		}
+		close(free)
+		run.Stop(t.Context())
+		slices.Sort(took)
+		if len(took) != posts {
+			t.Fatalf("%d of %d requests were carried out", len(took), posts)
+		}
+		p50, p95 := took[len(took)/2], took[len(took)*95/100]
+		if p95 > 2500*time.Millisecond {
+			t.Errorf("p95 from post to effect is %v", p95)
+		}
+		faults.Report(t, "requests to a run of another engine", b.name, posts, begin, "from post to effect p50 %v, p95 %v", p50.Round(time.Millisecond), p95.Round(time.Millisecond))
+	})
+}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/internal/mail"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 )
