@@ -12,6 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/internal/unlisted"
@@ -156,6 +157,63 @@ func TestSteer(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A sub-agent is spoken to by its own path, and its siblings hear nothing. One that has ended is not among those that run.
+func TestSteerASubAgent(t *testing.T) {
+	t.Parallel()
+	enter, leave := make(chan int, 9), make(chan struct{})
+	r := &rig{second: func(ctx context.Context, tk *graph.Task) (string, error) {
+		heard := &scripted.Model{Answer: func(r *model.Request) scripted.Turn {
+			if r.Messages[0].Text() != "quick" && len(r.Messages) == 1 {
+				enter <- 0
+				select {
+				case <-leave:
+				case <-ctx.Done():
+				}
+			}
+			return scripted.Say(fmt.Sprint(len(r.Messages)))
+		}}
+		crew, err := team.New(&team.Options{
+			Agents: func(name string) (*agent.Agent, error) { return &agent.Agent{Name: name, Model: heard}, nil },
+			List:   func() []team.Info { return []team.Info{{Name: "explorer", Description: "looks"}} }, Limit: 3,
+		})
+		if err != nil {
+			return "", err
+		}
+		defer crew.Close()
+		results, err := crew.SpawnAll(ctx, tk.Scope(), []team.Job{{Agent: "explorer", Prompt: "a"}, {Agent: "explorer", Prompt: "b"}, {Agent: "explorer", Prompt: "quick"}})
+		if err != nil {
+			return "", err
+		}
+		return results[0].Output + results[1].Output + results[2].Output, nil
+	}}
+	store := runlog.NewMemory(nil)
+	e, there := engine(t, store, r.workflow(t)), engine(t, store, r.workflow(t))
+	run := start(t, e, nil)
+	<-enter
+	<-enter
+	for rec, err := range run.Follow(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mail.Ends(&rec, "second/explorer[3]") {
+			break
+		}
+	}
+	if err := there.Steer(t.Context(), run.ID(), "second/explorer[3]", "x"); err == nil || !strings.HasSuffix(err.Error(), "Those that run are: second/explorer[1], second/explorer[2]") {
+		t.Error(err)
+	}
+	told := steers(t, there, run.ID(), "second/explorer[2]", "say now")
+	posted(t, store, run.ID(), 1)
+	close(leave)
+	if out, err := run.Wait(t.Context()); err != nil || string(out.Output) != `"a  b:1131"` {
+		t.Fatalf("%s, %+v, %v", out.Output, out, err)
+	}
+	if err := <-told; err != nil {
+		t.Error(err)
+	}
+	replays(t, there, run.ID())
 }
 
 // said lists the requests that agents were told, by the keys of their effects.
