@@ -244,7 +244,7 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.J
 			_ = j.Look(ctx)
 			select {
 			case <-late: // perhaps of a larger budget
-				if j.Pausing() == nil {
+				if left, limited := j.Wall(); j.Pausing() == nil && (left > 0 || !limited) {
 					continue
 				}
 			default:

@@ -80,7 +80,9 @@ func (e *Engine) Budget(ctx context.Context, id string, b runlog.Budget) error {
 			err = j.Look(ctx)
 			return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 		case err == nil:
-			err = j.Close(context.WithoutCancel(ctx))
+			if err := j.Close(context.WithoutCancel(ctx)); err != nil {
+				return err
+			}
 			var done bool
 			if _, done, err = e.await(ctx, id, from, seen); !done && err == nil {
 				err = &runlog.EndedError{ID: id, Status: j.Info().Status}

@@ -486,6 +486,43 @@ func budgets(t *testing.T, store runlog.Store, id string) (all []runlog.Budget) 
 	return all
 }
 
+// slowStore lets its user look at runs again only when a run has ended, once there is a request.
+type slowStore struct {
+	runlog.Store
+	ended func()
+}
+
+func (s *slowStore) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, error) {
+	if boxes, err := s.Store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Importing}}); err == nil && len(boxes) > 0 && boxes[0].Head > 0 {
+		s.ended()
+	}
+	return s.Store.Runs(ctx, f)
+}
+
+// A request that is carried out and ends the run before its sender looks again has succeeded.
+func TestRequestThatEndsTheRun(t *testing.T) {
+	t.Parallel()
+	r := &rig{second: asksWhich}
+	store, asked := runlog.NewMemory(nil), make(chan struct{})
+	here := engine(t, store, r.workflow(t))
+	run := start(t, here, &superstep.StartOptions{Answer: func(ctx context.Context, _ runlog.Question) (*runlog.Answer, bool) {
+		close(asked)
+		<-ctx.Done()
+		return nil, false
+	}})
+	<-asked
+	there := engine(t, &slowStore{store, func() { _, _ = run.Wait(t.Context()) }}, r.workflow(t))
+	if err := there.Answer(t.Context(), run.ID(), "second", answered("x")); err != nil {
+		t.Error(err)
+	}
+	if out, err := run.Wait(t.Context()); err != nil || string(out.Output) != `"a  b:1x"` {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if left, err := store.Runs(t.Context(), &runlog.Filter{Status: []runlog.Status{runlog.Importing}}); err != nil || len(left) > 0 {
+		t.Errorf("left are %+v, %v", left, err)
+	}
+}
+
 // A run that is paused for want of budget has the larger one when it is resumed, without being told again; a limit that is given then counts
 // instead, and a later change counts more than that.
 func TestBudgetOfAPausedRun(t *testing.T) {

@@ -57,7 +57,8 @@ func RequestsID(run string) string {
 }
 
 // Post stores a request for whoever holds the run. It is durable: a later holder reads it if this one does not. The error is
-// *runlog.NotFoundError or *runlog.EndedError if there is no such run or it has ended, also meanwhile.
+// *runlog.NotFoundError or *runlog.EndedError if there is no such run or it has ended before. If it ends meanwhile, its log says whether
+// that was with what comes of the request.
 func Post(ctx context.Context, store runlog.Store, run string, r *Request) error {
 	known := r.ID != ""
 	if !known {
@@ -92,7 +93,10 @@ func Post(ctx context.Context, store runlog.Store, run string, r *Request) error
 		}
 	}
 	err = open(ctx, store, run)
-	if errors.As(err, new(*runlog.NotFoundError)) || errors.As(err, new(*runlog.EndedError)) { // nobody drops it any more
+	switch {
+	case errors.As(err, new(*runlog.EndedError)): // perhaps with what comes of it; nobody else drops it any more
+		return DropRequests(context.WithoutCancel(ctx), store, run)
+	case errors.As(err, new(*runlog.NotFoundError)):
 		return errors.Join(err, DropRequests(context.WithoutCancel(ctx), store, run))
 	}
 	return nil
