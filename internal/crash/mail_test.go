@@ -270,9 +270,46 @@ func checkMail(t *testing.T, e *superstep.Engine, store runlog.Store, id, die st
 	replays(t, e, id, recs)
 }
 
+// A sender is killed with SIGKILL at each failpoint. Whoever posts the request again makes it one, and is not kept waiting.
+func TestCrashSender(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *backend) {
+		p := b.open(t)
+		store := p.open(t, nil)
+		begin, killed := time.Now(), 0
+		for _, point := range b.points {
+			for n := range 4 {
+				id := strings.ReplaceAll(fmt.Sprintf("s-%s-%d", point, n), ".", "-")
+				if err := create(t.Context(), store, id, crash.Job{Width: 2, Rounds: 1}); err != nil {
+					t.Fatal(err)
+				}
+				w := start(t, nil, "-store", p.url, "-world", t.TempDir(), "-run", id, "-lease", b.lease.String(), "-send", "-die", fmt.Sprintf("%s:%d", point, n+1))
+				dead, err := w.wait()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if dead {
+					killed++
+				}
+				r := unlisted.Request{ID: "a", Kind: unlisted.KindPause, Time: time.Now()}
+				if err := unlisted.Post(t.Context(), store, id, &r); err != nil {
+					t.Fatal(err)
+				}
+				if all, err := unlisted.Read(t.Context(), store, id, 0); err != nil || len(all) != 1 || all[0].ID != "a" || r.Seq != 1 {
+					t.Fatalf("killed at %s:%d: the mailbox has %+v, %v", point, n+1, all, err)
+				}
+			}
+		}
+		if killed < len(b.points) {
+			t.Errorf("%d were killed", killed)
+		}
+		faults.Report(t, "kill -9 of a sender", b.name, killed, begin, "posted again, each request is there once")
+	})
+}
+
 // A request reaches a run that another engine executes soon, on a store without any notification: p95 is to be 250 ms, the test takes
 // ten times that for a failure.
-func TestMailSoon(t *testing.T) {
+func TestCrashMailSoon(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *backend) {
 		p := b.open(t)

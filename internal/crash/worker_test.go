@@ -18,6 +18,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/crash"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -43,6 +44,7 @@ func workerMain() {
 	flags.BoolVar(&w.early, "early", false, "answer open questions before the run is resumed")
 	flags.BoolVar(&w.quarantined, "quarantined", false, "resume the run even if it is quarantined")
 	flags.BoolVar(&w.mail, "mail", false, "run the workflow that needs its mail; with -early it ends at -die only behind the gate")
+	flags.BoolVar(&w.send, "send", false, "post a request to the run, and nothing else")
 	flags.StringVar(&w.fork, "fork", "", "make a fork of the `ID` half way through, and nothing else")
 	_ = flags.Parse(os.Args[1:]) // which exits on an error
 	if err := w.work(context.Background()); err != nil {
@@ -57,6 +59,7 @@ type worker struct {
 	segment            int64
 	leave, early       bool
 	quarantined, mail  bool
+	send               bool
 	fork               string
 	world              crash.Files
 
@@ -120,6 +123,8 @@ func (w *worker) work(ctx context.Context) (err error) {
 	}
 	defer w.engine.Close()
 	switch {
+	case w.send:
+		return unlisted.Post(ctx, w.store, w.run, &unlisted.Request{ID: "a", Kind: unlisted.KindPause, Time: time.Now()})
 	case w.fork != "":
 		return w.branch(ctx)
 	case w.run == "":
