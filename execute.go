@@ -182,7 +182,7 @@ func (e *Engine) listen(ctx context.Context) {
 			run, head := infos[i].Parent, infos[i].Head
 			if r := e.executing(run); r != nil && head > heads[run] && infos[i].ID == unlisted.RequestsID(run) {
 				heads[run] = head
-				r.journal.Look(ctx)
+				_ = r.journal.Look(ctx) // its Hold looks again
 			}
 		}
 	}
@@ -264,6 +264,14 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.J
 		_, short := errors.AsType[*runlog.BudgetError](err)
 		switch {
 		case short: // the run as a whole, or something beside its graph
+			_ = j.Look(ctx)
+			select {
+			case <-late: // perhaps of a larger budget
+				if left, limited := j.Wall(); j.Pausing() == nil && (left > 0 || !limited) {
+					continue
+				}
+			default:
+			}
 			return pause(ctx, j, res, err, nil)
 		case l.recovers && changed: // for who has the right version
 			return Outcome{Status: runlog.Interrupted, Err: err}
@@ -278,7 +286,7 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.J
 		case !waits:
 			return record(ctx, j, res, err)
 		}
-		j.Look(ctx)
+		_ = j.Look(ctx)
 		if j.Pausing() != nil {
 			return pause(ctx, j, res, err, wait.Paths)
 		}
@@ -307,17 +315,33 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.J
 	}
 }
 
-// within runs a workflow until its execution time is over, if it has a limit. That is no
+// within runs a workflow until its execution time is over, if it has a limit, which may change meanwhile. That is no
 // deadline of the context: who sees one coming would rather fail than wait.
 func (e *Engine) within(ctx context.Context, j *journal.Journal, w *workflow.Workflow, exec *workflow.Exec) (*workflow.Result, error) {
-	left, limited := j.Wall()
-	if !limited {
-		return runWorkflow(ctx, w, exec)
-	}
+	changed, deaf := j.Listen()
+	defer deaf()
 	ctx, stop := context.WithCancelCause(ctx)
+	var timer sync.WaitGroup
+	timer.Go(func() {
+		for ctx.Err() == nil {
+			var late <-chan time.Time
+			if left, limited := j.Wall(); limited {
+				late = time.After(left)
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			case <-late:
+				select {
+				case <-changed:
+				default:
+					stop(j.Late())
+				}
+			}
+		}
+	})
+	defer timer.Wait()
 	defer stop(nil)
-	late := time.AfterFunc(left, func() { stop(j.Late()) })
-	defer late.Stop()
 	res, err := runWorkflow(ctx, w, exec)
 	if short, ok := errors.AsType[*runlog.BudgetError](context.Cause(ctx)); ok && err != nil {
 		return res, short

@@ -336,6 +336,7 @@ func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOpti
 	if err != nil {
 		return nil, err
 	}
+	_ = j.Look(ctx) // what came while nobody executed it counts from the start; what cannot be read now is read later
 	resumed := runlog.RunResumed{Sandbox: e.opt.Sandbox(), Timed: true}
 	if opt.Budget != nil {
 		b := j.Budget()
@@ -473,11 +474,11 @@ func (e *Engine) Pause(ctx context.Context, id, by string) error {
 	}
 	defer leave()
 	paused := runlog.RunPaused{By: cmp.Or(by, "engine")}
-	r := runlog.Record{Kind: unlisted.KindPause, Time: e.opt.Now().UTC()}
+	r := unlisted.Request{Kind: unlisted.KindPause, Time: e.opt.Now().UTC()}
 	if r.Data, err = json.Marshal(paused); err != nil {
 		return err
 	}
-	for posted := false; ; posted = true {
+	for {
 		info, err := e.find(ctx, id)
 		if err != nil {
 			return err
@@ -501,11 +502,11 @@ func (e *Engine) Pause(ctx context.Context, id, by string) error {
 		if !errors.As(err, new(*runlog.BusyError)) {
 			return err
 		}
-		if !posted {
-			if err := unlisted.Request(ctx, e.store, id, r); err != nil {
+		if paused.Request == "" {
+			if err := e.post(ctx, id, &r); err != nil {
 				return err
 			}
-			e.poke(ctx, id)
+			paused.Request = r.ID // if nobody carries it out
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
@@ -545,14 +546,11 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	if info.Status != runlog.Running || !slices.Contains(unknown.Known, agent) {
 		return unknown
 	}
-	if err := unlisted.Request(ctx, e.store, id, runlog.Record{Kind: unlisted.KindCancel, Path: agent, Time: e.opt.Now().UTC()}); err != nil {
-		return err
+	err = e.post(ctx, id, &unlisted.Request{Kind: unlisted.KindCancel, Path: agent, Time: e.opt.Now().UTC()})
+	if errors.As(err, new(*runlog.EndedError)) {
+		return nil // and the agent with it
 	}
-	e.poke(ctx, id)
-	if info, err = e.find(ctx, id); err != nil || !info.Status.Ended() {
-		return err
-	}
-	return unlisted.DropRequests(ctx, e.store, id) // it ended meanwhile
+	return err
 }
 
 // Answer answers a question of a run, whoever executes it: that process continues with the answer at once. A run that nobody
@@ -614,26 +612,16 @@ func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) 
 // answered reports whether the question that a answers has an answer in the records from a number on, and returns an
 // *AnsweredError if that is not a. It waits a moment for it, and returns the number to look from the next time.
 func (e *Engine) answered(ctx context.Context, id, path string, a *runlog.Answer, from uint64) (next uint64, done bool, err error) {
-	short, stop := context.WithTimeout(ctx, 250*time.Millisecond) // the process may end without a record
-	defer stop()
-	for r, err := range runlog.Follow(short, e.store, id, from) {
-		if err != nil {
-			if short.Err() != nil {
-				err = ctx.Err()
-			}
-			return from, false, err
-		}
-		from = r.Seq + 1
+	return e.await(ctx, id, from, func(r *runlog.Record) (bool, error) {
 		var got runlog.Answer
 		if r.Kind != runlog.KindAnswered || r.Path != path || json.Unmarshal(r.Data, &got) != nil || got.Key != a.Key {
-			continue
+			return false, nil
 		}
 		if got.Request != a.Request {
-			err = &journal.AnsweredError{Path: path, Key: a.Key}
+			return true, &journal.AnsweredError{Path: path, Key: a.Key}
 		}
-		return from, true, err
-	}
-	return from, false, ctx.Err()
+		return true, nil
+	})
 }
 
 // Runs lists runs, the newest first. Nil means all of them.
@@ -724,7 +712,7 @@ func (e *Engine) Follow(ctx context.Context, id string, from uint64) iter.Seq2[r
 // poke has whoever executes the run look for requests at once, if that is this process or one that can be reached.
 func (e *Engine) poke(ctx context.Context, id string) {
 	if r := e.executing(id); r != nil {
-		r.journal.Look(ctx)
+		_ = r.journal.Look(ctx) // else it looks again
 		return
 	}
 	live.Look(ctx, e.opt.Sockets(id), id)

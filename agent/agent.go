@@ -162,10 +162,16 @@ func (a *Agent) Run(ctx context.Context, scope *journal.Scope, w *Work) (*Outcom
 		if errors.As(err, &unfit) { // which names the agent
 			return nil, err
 		}
+		more := false
+		if err == nil && (done || r.out.Turns == r.turns) { // who has said something meanwhile is answered
+			if more, err = r.heed(ctx, r.out.Turns, r.last); more {
+				r.turns, r.out.Args = max(r.turns, r.out.Turns+1), nil
+			}
+		}
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", a.Name, err)
 		}
-		if done {
+		if done && !more {
 			return &r.out, nil
 		}
 	}
@@ -200,6 +206,8 @@ type run struct {
 	caller  string        // who calls tools
 	seat    sync.Mutex
 	leave   func() // gives back its place among the agents of the run; nil if it has none
+	last    string // the key of the last turn if it is from the log, "" if it was had now
+	heeded  int    // the number of the turn before which users were heard, from 1
 	idRoot  string // what the IDs of messages begin with
 	added   int    // messages so far
 }
@@ -337,12 +345,33 @@ func (r *run) announce(ctx context.Context) error {
 	return err
 }
 
+// heed tells the agent what users have said to it, before its nth turn, and reports whether there was something. Before is
+// the key of the turn it was about to end with, if that is from the log.
+func (r *run) heed(ctx context.Context, n int, before string) (bool, error) {
+	if r.heeded == n+1 {
+		return false, nil
+	}
+	texts, err := r.scope.Steered(ctx, fmt.Sprintf("%ssteer-%d", r.prefix, n), r.Name, r.work.Key, turnKey(r.prefix, n), before)
+	for _, text := range texts {
+		r.heeded = n + 1
+		r.add(model.UserText(text))
+	}
+	return len(texts) > 0, err
+}
+
 // turn asks the model once and calls the tools it wants.
 func (r *run) turn(ctx context.Context) (done bool, err error) {
 	n := r.out.Turns
 	r.out.Turns++
 	if err := r.trim(ctx, n); err != nil {
 		return false, err
+	}
+	if _, err := r.heed(ctx, n, ""); err != nil {
+		return false, err
+	}
+	r.last = ""
+	if _, had := r.scope.Done(turnKey(r.prefix, n)); had {
+		r.last = turnKey(r.prefix, n)
 	}
 	resp, err := r.converse(ctx, n, r.hint(turnKey(r.prefix, n)))
 	if err != nil {

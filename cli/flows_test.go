@@ -92,6 +92,7 @@ func flows() ([]*workflow.Workflow, error) {
 	add(slow())
 	add(evil())
 	add(spend())
+	add(talk())
 	add(leading())
 	add(crowd())
 	add(simple("poison", "Kills its process", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {

@@ -50,18 +50,23 @@ func (r *running) add(f *pflag.FlagSet) {
 	f.Var(&r.answers, "answer", "answer a question ahead: PATH=value, or PATH:KEY=value where a task asks several (may be repeated)")
 	f.StringVar(&r.onAsk, "on-ask", "", "what to do about a question with no answer and no default: wait, deny or fail (default: ask on a "+
 		"terminal; without one questions wait, and what agents need permission for is denied)")
-	f.DurationVar(&r.timeout, "timeout", 0, "pause after this much execution time, such as 90s or 10m (default: never)")
+	r.addLimits(f)
 	f.DurationVar(&r.turn, "turn-timeout", 0, "end a model's turn after this long, or after half of it without progress (default: 10m)")
 	f.IntVar(&r.width, "max-concurrency", 0, "run at most this many steps of a recipe at once, whatever it says (default: its own limit)")
+	f.IntVar(&r.agents, "parallel-agents", journal.DefaultAgents, "run at most this many agents at once, whatever began them")
+	f.IntVar(&r.maxSteps, "max-steps", 0, "stop after this many supersteps (default: the workflow's own limit)")
+	r.leave.add(f)
+	f.BoolVar(&r.streamText, "stream-text", false, streamTextHelp)
+}
+
+// addLimits adds the flags of the budget.
+func (r *running) addLimits(f *pflag.FlagSet) {
+	f.DurationVar(&r.timeout, "timeout", 0, "pause after this much execution time, such as 90s or 10m (default: never)")
 	f.Float64Var(&r.maxCost, "max-cost", 0, "pause before the run costs more US dollars than this in all, where models tell their price (0: no limit)")
 	f.Int64Var(&r.maxTokens, "max-tokens", 0, "pause before models read and write more tokens than this in all (0: no limit)")
 	f.Int64Var(&r.maxAgents, "max-agents", 0, "pause before more agents than this begin (0: no limit)")
 	f.Int64Var(&r.maxTurns, "max-turns", 0, "pause before models take more turns than this in all (0: no limit)")
 	f.Int64Var(&r.maxCalls, "max-calls", 0, "pause before tools are called more often than this in all (0: no limit)")
-	f.IntVar(&r.agents, "parallel-agents", journal.DefaultAgents, "run at most this many agents at once, whatever began them")
-	f.IntVar(&r.maxSteps, "max-steps", 0, "stop after this many supersteps (default: the workflow's own limit)")
-	r.leave.add(f)
-	f.BoolVar(&r.streamText, "stream-text", false, streamTextHelp)
 }
 
 const streamTextHelp = "with -o jsonl: also what models say while they say it"

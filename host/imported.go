@@ -14,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
 	"github.com/superstep-dev/superstep/internal/inside"
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -199,6 +200,10 @@ func (b *Claims) read(rec *runlog.Record) error {
 		var d runlog.RunResumed
 		if err := json.Unmarshal(rec.Data, &d); err == nil && d.Budget != nil {
 			b.Budget = d.Budget
+		}
+	case runlog.KindEvent:
+		if m := mail.BudgetOf(rec); m != nil {
+			b.Budget = &m.Budget
 		}
 	case runlog.KindIntended, runlog.KindSettled:
 		var d struct {

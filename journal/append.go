@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -137,13 +138,13 @@ func (j *Journal) put(ctx context.Context, group []*appending) error {
 	j.info.Status = cmp.Or(b.Status, j.info.Status)
 	j.mu.Unlock()
 	j.hub.publish(b.Records...)
-	if slices.ContainsFunc(b.Records, func(r runlog.Record) bool { return r.Kind == runlog.KindAnswered }) {
+	if slices.ContainsFunc(b.Records, func(r runlog.Record) bool { return r.Kind == runlog.KindAnswered || mail.BudgetOf(&r) != nil }) {
 		j.tell() // now that Head says so too: who is told may look whether anything is new
 	}
 	return unread
 }
 
-// tell wakes those who listen for answers.
+// tell wakes those who listen for answers and for a larger budget.
 func (j *Journal) tell() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -12,13 +12,14 @@ import (
 
 // cancels are the parts of a run that can be cancelled, and those that shall be.
 type cancels struct {
-	look  sync.Mutex        // one Look at a time
-	read  uint64            // how much of the requests was read; guarded by look
-	mu    sync.Mutex        // guards the rest
-	asked map[string]bool   // paths
-	parts map[string]func() // by path
-	pause *runlog.RunPaused // what was asked for, nil for nothing
-	rest  func()            // see OnPause
+	look  sync.Mutex         // one Look at a time
+	read  uint64             // how much of the requests was read; guarded by look
+	mu    sync.Mutex         // guards the rest
+	asked map[string]bool    // paths
+	parts map[string]func()  // by path
+	pause *runlog.RunPaused  // what was asked for, nil for nothing
+	rest  func()             // see OnPause
+	mail  []unlisted.Request // for agents; those that were handled leave when somebody looks
 }
 
 // CancelPart cancels the part of the run that has the path, and reports whether it was under way. One that begins
@@ -66,43 +67,57 @@ func (s *Scope) cancellable(cancel func()) (stop func()) {
 	}
 }
 
-// Look carries out what other processes requested since the last time. Hold looks with each renewal; who knows of a request
-// looks at once. What cannot be read or carried out now is tried again later.
-func (j *Journal) Look(ctx context.Context) {
+// Look carries out what other processes requested since the last time. Hold looks with each renewal, and who knows of a request
+// looks at once. What cannot be read or carried out now, which the error says, is tried again the next time.
+func (j *Journal) Look(ctx context.Context) error {
 	j.cancels.look.Lock()
 	defer j.cancels.look.Unlock()
 	for {
-		// Most runs have no requests, and an error of the store itself the next append meets too.
-		recs, _ := j.store.Read(ctx, unlisted.RequestsID(j.id), j.cancels.read+1, 64)
-		for i := range recs {
-			switch recs[i].Kind {
-			case unlisted.KindCancel:
-				j.CancelPart(recs[i].Path)
-			case unlisted.KindPause:
-				j.pause(&recs[i])
-			case unlisted.KindReply:
-				if !j.reply(ctx, &recs[i]) {
-					return
-				}
+		all, err := unlisted.Read(ctx, j.store, j.id, j.cancels.read)
+		for i := range all {
+			if err := j.handle(ctx, &all[i]); err != nil {
+				return err
 			}
-			j.cancels.read = recs[i].Seq
+			j.cancels.read = all[i].Seq
 		}
-		if len(recs) == 0 {
-			return
+		if err != nil || len(all) == 0 {
+			return err
 		}
 	}
 }
 
-// pause asks the run to pause, unless it has done so already for that request.
-func (j *Journal) pause(r *runlog.Record) {
+// handle carries out a request, unless that has been done, also by an earlier holder.
+func (j *Journal) handle(ctx context.Context, r *unlisted.Request) error {
 	j.mu.Lock()
-	done := r.Seq <= j.pauses
+	done := j.handled[r.ID]
 	j.mu.Unlock()
+	if done {
+		return nil
+	}
+	switch r.Kind {
+	case unlisted.KindCancel:
+		j.CancelPart(r.Path)
+	case unlisted.KindPause:
+		j.pause(r)
+	case unlisted.KindReply:
+		return j.reply(ctx, r)
+	case unlisted.KindBudget:
+		return j.rebudget(ctx, r)
+	case unlisted.KindSteer:
+		j.cancels.mu.Lock()
+		j.cancels.mail = append(j.cancels.mail, *r)
+		j.cancels.mu.Unlock()
+	}
+	return nil
+}
+
+// pause asks the run to pause.
+func (j *Journal) pause(r *unlisted.Request) {
 	var d runlog.RunPaused
-	if done || len(r.Data) > 0 && json.Unmarshal(r.Data, &d) != nil {
+	if len(r.Data) > 0 && json.Unmarshal(r.Data, &d) != nil {
 		return
 	}
-	d.Request = r.Seq
+	d.Request = r.ID
 	j.cancels.mu.Lock()
 	if j.cancels.pause = &d; j.cancels.rest != nil {
 		j.cancels.rest()
@@ -111,8 +126,14 @@ func (j *Journal) pause(r *runlog.Record) {
 	j.tell() // nobody waits for an answer any longer
 }
 
-// OnPause has f called, once or more, when somebody asks for the run to pause; see Pausing. Call it before Hold.
-func (j *Journal) OnPause(f func()) { j.cancels.rest = f }
+// OnPause has f called, once or more, when somebody asks for the run to pause, or has done so before; see Pausing.
+func (j *Journal) OnPause(f func()) {
+	j.cancels.mu.Lock()
+	defer j.cancels.mu.Unlock()
+	if j.cancels.rest = f; j.cancels.pause != nil {
+		f()
+	}
+}
 
 // Pausing returns the record of a pause that somebody asked for and that is not in the log yet, nil for none.
 func (j *Journal) Pausing() *runlog.RunPaused {
@@ -121,13 +142,15 @@ func (j *Journal) Pausing() *runlog.RunPaused {
 	return j.cancels.pause
 }
 
-// reply answers a question for another process, and reports whether the request is done with. One that was carried out before
-// a crash finds its question answered.
-func (j *Journal) reply(ctx context.Context, r *runlog.Record) bool {
+// reply answers a question for another process. One that was carried out before a crash finds its question answered.
+func (j *Journal) reply(ctx context.Context, r *unlisted.Request) error {
 	var a runlog.Answer
 	if json.Unmarshal(r.Data, &a) != nil {
-		return true
+		return nil
 	}
 	err := j.Answer(ctx, r.Path, &a)
-	return err == nil || errors.As(err, new(*AnsweredError)) || errors.As(err, new(*UnfitError)) || errors.As(err, new(*UnaskedError))
+	if errors.As(err, new(*AnsweredError)) || errors.As(err, new(*UnfitError)) || errors.As(err, new(*UnaskedError)) {
+		return nil // its sender finds that too
+	}
+	return err
 }

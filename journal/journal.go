@@ -111,11 +111,12 @@ func Open(ctx context.Context, store runlog.Store, id string, opt *Options) (*Jo
 		return nil, err
 	}
 	j.hub.head, j.head = j.info.Head, j.info.Head
-	if j.opt.Budget != nil {
-		j.ledger.over, j.ledger.limit = *j.opt.Budget, *j.opt.Budget
-	}
 	if err := j.recover(ctx); err != nil {
 		return nil, errors.Join(err, j.log.Release(context.WithoutCancel(ctx)))
+	}
+	if j.opt.Budget != nil {
+		j.ledger.over = *j.opt.Budget
+		j.ledger.change(j.ledger.given)
 	}
 	return j, nil
 }
@@ -221,7 +222,7 @@ func (j *Journal) End(path string, ended bool) {
 	j.mu.Unlock()
 }
 
-// Listen returns a channel that receives something after every answer to a question.
+// Listen returns a channel that receives something after every answer to a question, and after every change of the budget.
 func (j *Journal) Listen() (answered <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	j.mu.Lock()
@@ -300,7 +301,7 @@ func (j *Journal) Hold(ctx context.Context) (held context.Context, stop func()) 
 			case err == nil && asked:
 				cancel(ErrCancelRequested)
 			case err == nil:
-				j.Look(held)
+				_ = j.Look(held) // the next time looks again
 			}
 			// Any other error is left to the next append: a lease is about speed, not safety.
 		}

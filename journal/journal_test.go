@@ -580,7 +580,7 @@ func TestRequestsReachTheirPart(t *testing.T) {
 	}
 	j, end := hold()
 	for _, part := range []string{"a", "b"} {
-		if err := unlisted.Request(t.Context(), store, "r", runlog.Record{Kind: unlisted.KindCancel, Path: "work/" + part, Time: time.Now()}); err != nil {
+		if err := unlisted.Post(t.Context(), store, "r", &unlisted.Request{Kind: unlisted.KindCancel, Path: "work/" + part, Time: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		await(j, part)
@@ -631,7 +631,7 @@ func TestReplyReachesALaterHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, value := range []string{`"a"`, `"b"`} {
-		from, err := journal.Post(t.Context(), store, "r", "work", &runlog.Answer{Key: "q", Value: json.RawMessage(value), Request: value}, time.Now())
+		from, err := journal.Post(t.Context(), store, "r", "work", &runlog.Answer{Key: "q", Value: json.RawMessage(value), Request: strings.Trim(value, `"`)}, time.Now())
 		if err != nil || from != 2 {
 			t.Fatal(from, err)
 		}
@@ -641,7 +641,7 @@ func TestReplyReachesALaterHolder(t *testing.T) {
 			t.Fatalf("got %s, %v", got, err)
 		}
 	}
-	if from, err := journal.Post(t.Context(), store, "r", "work", &runlog.Answer{Key: "q", Value: json.RawMessage(`"a"`), Request: `"a"`}, time.Now()); err != nil || from != 0 {
+	if from, err := journal.Post(t.Context(), store, "r", "work", &runlog.Answer{Key: "q", Value: json.RawMessage(`"a"`), Request: "a"}, time.Now()); err != nil || from != 0 {
 		t.Errorf("the same once more: %d, %v", from, err)
 	}
 	if _, err := journal.Post(t.Context(), store, "r", "work", &runlog.Answer{Key: "q", Value: json.RawMessage(`"c"`)}, time.Now()); !errors.As(err, new(*journal.AnsweredError)) {

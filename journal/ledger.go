@@ -27,7 +27,7 @@ func some(a runlog.Amount) *runlog.Amount {
 
 // ledger is the budget of a run and what is used of it. The mu of the journal guards it.
 type ledger struct {
-	over  runlog.Budget // what the journal was opened with
+	over  runlog.Budget // what the journal was opened with, until the log has it
 	given runlog.Budget // what the log says
 	limit runlog.Budget // what counts: over the other
 	spent runlog.Amount
@@ -64,12 +64,16 @@ func (l *ledger) elapsed(epoch uint64, now time.Time) time.Duration {
 	return l.wall + max(0, time.Duration(now.UnixNano()-l.last))
 }
 
-// give takes note of a budget that the log has.
+// give takes note of a budget that the log has, which is all of it.
 func (l *ledger) give(b *runlog.Budget) {
 	if b != nil {
-		l.given, l.limit = *b, l.over.Over(*b)
+		l.given, l.limit, l.over = *b, *b, runlog.Budget{}
 	}
 }
+
+// change takes note of a budget that the log has got while the run executes, or while nobody executed it. What the journal
+// was opened with counts before that until the log says so.
+func (l *ledger) change(b runlog.Budget) { l.given, l.limit = b, l.over.Over(b) }
 
 // limits lists the limits there are, in a fixed order, with what is used of each and
 // what an amount needs of it.
@@ -141,7 +145,7 @@ func (l *ledger) restore(c *carry.Ledger) {
 		return
 	}
 	if c.Budget != (runlog.Budget{}) {
-		l.give(&c.Budget)
+		l.change(c.Budget)
 	}
 	l.spent = c.Spent
 	if c.Wall > 0 {

@@ -287,11 +287,11 @@ func Post(ctx context.Context, store runlog.Store, id, path string, a *runlog.An
 		return 0, err
 	}
 	a.Key = keyed.Key
-	r := runlog.Record{Kind: unlisted.KindReply, Path: path, Time: now.UTC()}
+	r := unlisted.Request{ID: a.Request, Kind: unlisted.KindReply, Path: path, Time: now.UTC()}
 	if r.Data, err = json.Marshal(a); err != nil {
 		return 0, err
 	}
-	return from, unlisted.Request(ctx, store, id, r)
+	return from, unlisted.Post(ctx, store, id, &r)
 }
 
 // Open lists the open questions of the scope, and of all within it, as [Journal.Open] does.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/carry"
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -23,8 +24,8 @@ type recovered struct {
 	size    int               // bytes of the last snapshot
 	ledger  ledger
 	granted map[string]bool // see Scope.Grant
-	pauses  uint64          // the number of the last request that paused the run
-	paused  bool            // by it
+	handled map[string]bool // the requests that have left a record, by ID
+	paused  bool            // by somebody
 
 	head     uint64           // when the journal was opened
 	imported *runlog.Imported // nil if the run was not made of a file
@@ -71,6 +72,8 @@ type memory struct {
 	given    int                            // how often the task was given up
 	held     map[string]runlog.Amount       // what is set aside, by effect
 	short    map[string]*runlog.BudgetError // what has not begun for want of budget, by effect
+	last     string                         // the key of the last effect or question, "" if it is not known
+	at       uint64                         // its record
 }
 
 // intents counts how often an effect was intended, and whether the last time has no outcome.
@@ -126,23 +129,31 @@ func (v *recovered) note(r *runlog.Record) error {
 		}
 	case *runlog.Intended:
 		m := v.of(r.Path)
+		m.last, m.at = d.Key, r.Seq
 		put(&m.intents, d.Key, intents{m.intents[d.Key].n + 1, true, d.Hint})
 		if d.Cost != nil {
 			v.ledger.hold(m, d.Key, *d.Cost)
 		}
 	case *runlog.Settled:
 		m := v.of(r.Path)
+		m.last, m.at = d.Key, r.Seq
+		for _, m := range mail.SteeringOf(d) {
+			v.close(m.Request)
+		}
 		put(&m.settled, d.Key, *d)
 		put(&m.intents, d.Key, intents{n: m.intents[d.Key].n})
 		v.ledger.settle(m, d)
 	case *runlog.Question:
-		put(&v.of(r.Path).asked, d.Key, *d)
+		m := v.of(r.Path)
+		m.last, m.at = d.Key, r.Seq
+		put(&m.asked, d.Key, *d)
 	case *runlog.Answer:
 		put(&v.of(r.Path).answers, d.Key, *d)
 		v.ledger.waited(d.Waited)
 	case *runlog.RunPaused:
 		v.ledger.waited(d.Waited)
-		v.pauses, v.paused = max(v.pauses, d.Request), d.By != ""
+		v.close(d.Request)
+		v.paused = d.By != ""
 	}
 	switch r.Kind {
 	case runlog.KindSnapshot:
@@ -162,8 +173,19 @@ func (v *recovered) note(r *runlog.Record) error {
 		s.keep(r, r.Path != "")
 	case runlog.KindEvent:
 		v.grant(r)
+		if b := mail.BudgetOf(r); b != nil {
+			v.ledger.change(b.Budget)
+			v.close(b.Request)
+		}
 	}
 	return nil
+}
+
+// close notes that a request has left a record; "" is none.
+func (v *recovered) close(request string) {
+	if request != "" {
+		put(&v.handled, request, true)
+	}
 }
 
 // payload decodes the records that a journal reads itself. For others it returns nil.
@@ -283,7 +305,7 @@ func (v *recovered) carry(tasks []string) *carry.Data {
 		c.Scopes = append(c.Scopes, s)
 	}
 	c.Ledger, c.Granted = v.ledger.carried(), slices.Sorted(maps.Keys(v.granted))
-	if c.Pauses = v.pauses; c.Scopes == nil && c.Inner == nil && c.Ledger == nil && c.Granted == nil && c.Pauses == 0 {
+	if c.Handled = slices.Sorted(maps.Keys(v.handled)); c.Scopes == nil && c.Inner == nil && c.Ledger == nil && c.Granted == nil && c.Handled == nil {
 		return nil
 	}
 	return &c
@@ -300,7 +322,9 @@ func values[T any](m map[string]T) []T {
 // restore takes over what was carried past a snapshot.
 func (v *recovered) restore(c *carry.Data) {
 	v.ledger.restore(c.Ledger)
-	v.pauses = max(v.pauses, c.Pauses)
+	for _, id := range c.Handled {
+		v.close(id)
+	}
 	for _, what := range c.Granted {
 		put(&v.granted, what, true)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -178,7 +179,7 @@ func (p *replay) epoch(ctx context.Context, to int) (err error) {
 // ahead reports whether the next record of the epoch is to be taken as it is.
 func (p *replay) ahead(any bool, kinds ...runlog.Kind) bool {
 	next := p.script.next()
-	return next != nil && p.script.divergence() == nil && (any || slices.Contains(kinds, next.Kind))
+	return next != nil && p.script.divergence() == nil && (any || slices.Contains(kinds, next.Kind) || mail.BudgetOf(next) != nil)
 }
 
 // inject writes the next record as it is recorded.
@@ -188,7 +189,7 @@ func (p *replay) inject(ctx context.Context, j *Journal) error {
 	return j.Append(ctx, "", runlog.Record{Kind: next.Kind, Path: next.Path, Time: next.Time, Data: next.Data})
 }
 
-// answers returns the recorded answers when it is their turn, and sees to it that the
+// answers gives the recorded answers and changes of the budget when it is their turn, and sees to it that the
 // workflow does not take for ever, until stop is called.
 func (p *replay) answers(ctx context.Context, j *Journal) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
@@ -202,7 +203,11 @@ func (p *replay) answers(ctx context.Context, j *Journal) (stop func()) {
 			if next := p.script.due(late); next != nil {
 				late = false
 				var a runlog.Answer
-				if err := json.Unmarshal(next.Data, &a); err != nil {
+				if mail.BudgetOf(next) != nil {
+					if err := p.inject(ctx, j); err != nil && ctx.Err() == nil {
+						p.script.diverge(next.Path, "the recorded change of the budget is not taken: "+err.Error())
+					}
+				} else if err := json.Unmarshal(next.Data, &a); err != nil {
 					p.script.diverge(next.Path, err.Error())
 				} else if err := j.Answer(ctx, next.Path, &a); err != nil && ctx.Err() == nil {
 					p.script.diverge(next.Path, "the recorded answer is not taken: "+err.Error())

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -115,7 +116,7 @@ func (s *script) answered(ctx context.Context) (int, *runlog.Record) {
 		if next == nil {
 			return 0, nil
 		}
-		if next.Kind != runlog.KindAnswered || s.divergence() != nil {
+		if next.Kind != runlog.KindAnswered && mail.BudgetOf(next) == nil || s.divergence() != nil {
 			return int(next.Seq), next
 		}
 		select {
@@ -313,15 +314,21 @@ func (s *script) asked(path, key string) {
 	s.change()
 }
 
-// due returns the answer that is due, unless its task has yet to find that there is none:
-// one that finds the answer at once would not do again what it did then.
+// due returns the answer or the change of the budget that is due, unless the task of the question has yet to find that there is no
+// answer: one that finds it at once would not do again what it did then.
 func (s *script) due(late bool) *runlog.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cursor == s.end || s.recs[s.cursor].Kind != runlog.KindAnswered {
+	if s.cursor == s.end {
 		return nil
 	}
 	r := &s.recs[s.cursor]
+	if r.Kind != runlog.KindAnswered {
+		if mail.BudgetOf(r) == nil {
+			return nil
+		}
+		return r
+	}
 	var a runlog.Answer
 	if json.Unmarshal(r.Data, &a) == nil && !late && !s.waits[lane{r.Kind, r.Path, a.Key}] {
 		return nil
@@ -390,8 +397,8 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 		}
 		known := i >= 0 && i < s.end
 		due := &s.recs[s.cursor]
-		late := due.Kind == runlog.KindTaskFailed && s.limits[l.path] != nil // its time was up before that
-		if i < 0 && due.Path == l.path && !late {                            // its task is here and does something else
+		late := due.Kind == runlog.KindTaskFailed && s.limits[l.path] != nil   // its time was up before that
+		if i < 0 && due.Path == l.path && !late && mail.BudgetOf(due) == nil { // its task is here and does something else
 			return 0, s.differ(l.path, fmt.Sprintf("it comes to %s, which is not in the record", l), &runlog.Record{Kind: l.kind, Path: l.path})
 		}
 		if err := s.sleep(ctx, l.path, known); err != nil {

@@ -37,11 +37,11 @@ type RunResumed struct {
 // RunPaused reports that nothing moves until a question is answered, or until the run is
 // resumed with a larger budget.
 type RunPaused struct {
-	Waiting []string     `json:"waiting"`           // the paths of the waiting tasks
-	Reason  string       `json:"reason,omitempty"`  // why, for people; "" for questions
-	Short   *BudgetError `json:"short,omitempty"`   // the limit it has met
-	By      string       `json:"by,omitempty"`      // who paused it, "" if nobody did
-	Request uint64       `json:"request,omitempty"` // the number of the request for that, 0 if nobody executed the run
+	Waiting []string     `json:"waiting"`              // the paths of the waiting tasks
+	Reason  string       `json:"reason,omitempty"`     // why, for people; "" for questions
+	Short   *BudgetError `json:"short,omitempty"`      // the limit it has met
+	By      string       `json:"by,omitempty"`         // who paused it, "" if nobody did
+	Request string       `json:"request_id,omitempty"` // the ID of the request for that, "" if nobody executed the run
 
 	Waited time.Duration `json:"waited,omitempty"` // as of Answer
 }

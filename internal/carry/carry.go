@@ -20,7 +20,7 @@ type Data struct {
 	Inner  []Record `json:"inner,omitempty"` // of the graphs that tasks run, since the last snapshot of each
 
 	Granted []string `json:"granted,omitempty"` // see Grant of journal.Scope
-	Pauses  uint64   `json:"pauses,omitempty"`  // the number of the last request that paused the run
+	Handled []string `json:"handled,omitempty"` // the IDs of the requests that have left a record
 }
 
 // Record is a record from before a snapshot.

@@ -7,8 +7,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/superstep-dev/superstep/internal/pgserver"
 	"go.uber.org/goleak"
+
+	"github.com/superstep-dev/superstep/internal/pgserver"
 )
 
 // shared is the Postgres of the tests that do not break it.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/crash"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -42,6 +43,8 @@ func workerMain() {
 	flags.BoolVar(&w.leave, "leave", false, "leave questions open")
 	flags.BoolVar(&w.early, "early", false, "answer open questions before the run is resumed")
 	flags.BoolVar(&w.quarantined, "quarantined", false, "resume the run even if it is quarantined")
+	flags.BoolVar(&w.mail, "mail", false, "run the workflow that needs its mail; with -early it ends at -die only behind the gate")
+	flags.BoolVar(&w.send, "send", false, "post a request to the run, and nothing else")
 	flags.StringVar(&w.fork, "fork", "", "make a fork of the `ID` half way through, and nothing else")
 	_ = flags.Parse(os.Args[1:]) // which exits on an error
 	if err := w.work(context.Background()); err != nil {
@@ -55,7 +58,8 @@ type worker struct {
 	lease              time.Duration
 	segment            int64
 	leave, early       bool
-	quarantined        bool
+	quarantined, mail  bool
+	send               bool
 	fork               string
 	world              crash.Files
 
@@ -78,6 +82,9 @@ func (w *worker) reach(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hits[name]++
+	if w.mail && w.early {
+		return
+	}
 	if fmt.Sprintf("%s:%d", name, w.hits[name]) != w.die {
 		return
 	}
@@ -98,6 +105,10 @@ func (w *worker) work(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	letters, err := mailWorkflow(w.gate)
+	if err != nil {
+		return err
+	}
 	w.engine, err = superstep.New(&crash.Observed{
 		Store: w.store,
 		Held:  func(info *runlog.Info) { w.say("held %s %d", info.ID, info.Epoch) },
@@ -106,12 +117,14 @@ func (w *worker) work(ctx context.Context) (err error) {
 				w.record("acked", id, &recs[i])
 			}
 		},
-	}, &superstep.Options{Workflows: []*workflow.Workflow{flow}, NewID: func() string { return w.run }, Failpoint: w.reach})
+	}, &superstep.Options{Workflows: []*workflow.Workflow{flow, letters}, NewID: func() string { return w.run }, Failpoint: w.reach})
 	if err != nil {
 		return err
 	}
 	defer w.engine.Close()
 	switch {
+	case w.send:
+		return unlisted.Post(ctx, w.store, w.run, &unlisted.Request{ID: "a", Kind: unlisted.KindPause, Time: time.Now()})
 	case w.fork != "":
 		return w.branch(ctx)
 	case w.run == "":
@@ -165,10 +178,16 @@ func (w *worker) take(ctx context.Context) (*superstep.Run, error) {
 		}
 		infos = nil
 	}
+	if w.mail {
+		answer = nil
+	}
+	if len(infos) == 0 && w.mail {
+		return w.engine.Start(ctx, mailName, json.RawMessage("{}"), &superstep.StartOptions{Observe: observe, Budget: &runlog.Budget{Calls: 50}})
+	}
 	if len(infos) == 0 {
 		return w.engine.Start(ctx, crash.Name, json.RawMessage(w.job), &superstep.StartOptions{Answer: answer, Observe: observe})
 	}
-	if w.early && !w.quarantined {
+	if w.early && !w.quarantined && !w.mail {
 		if err := w.answer(ctx); err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -176,6 +177,9 @@ func settled(d *runlog.Settled) (string, any) {
 		return "tool.done", f
 	}
 	f["kind"], f["name"] = d.Kind, d.Name
+	if said := mail.SteeringOf(d); said != nil {
+		f["messages"] = said
+	}
 	var job struct {
 		Success *bool
 		Error   string

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -73,6 +74,10 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 			r.Refused = append(r.Refused, Denial{Path: t.Path, Agent: t.Agent, Tool: Line(d.Name), Subject: Clean(rule.Subject), Reason: Clean(rule.Reason)})
 		}
 	case bookkeeping(d.Kind):
+	case d.Kind == mail.KindSteer:
+		for _, m := range mail.SteeringOf(&d) {
+			t.Parts = append(t.Parts, Part{Kind: Note, Text: "a user says: " + Clean(m.Text)})
+		}
 	case d.Kind == "model":
 		r.settleTurn(t, &d, rec.Time)
 	default:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -89,6 +90,12 @@ func (v *teller) tell(rec *runlog.Record, r *transcript.Run, t *transcript.Task)
 	case runlog.KindSettled:
 		if v.verbose {
 			n = partOf(rec, r, t)
+		}
+		if t == nil || data[runlog.Settled](rec).Kind != mail.KindSteer {
+			break
+		}
+		if i := len(t.Parts) - 1; i >= 0 && t.Parts[i].Kind == transcript.Note {
+			n = &news{"·", "note", t.Label() + " " + transcript.Line(t.Parts[i].Text)}
 		}
 	}
 	if n != nil {

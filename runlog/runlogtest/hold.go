@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -262,32 +261,6 @@ var holdCases = []testCase{
 		if f.info("r").Cancel {
 			f.Fatal("a run that has ended is to be cancelled")
 		}
-	}},
-	{"requests", "requests made by another store over the same data can be read by the run's holder and by a later one, no listing shows them, " +
-		"and they can be dropped", func(f *fixture) {
-		other := f.store
-		if r, ok := f.store.(reopener); ok {
-			other = r.Reopen(f.T)
-		}
-		l := f.create("r")
-		f.append(l, &runlog.Batch{Records: records(1)})
-		for i, part := range []string{"work/a", "work/b"} {
-			f.ok(unlisted.Request(f.Context(), other, "r", runlog.Record{Kind: unlisted.KindCancel, Path: part, Time: start}))
-			got := f.read(unlisted.RequestsID("r"), uint64(i)+1, 9)
-			if len(got) != 1 || got[0].Kind != unlisted.KindCancel || got[0].Path != part {
-				f.Fatalf("the holder reads %+v, not the request for %s", got, part)
-			}
-		}
-		f.wantIDs(nil, "r")
-		f.ok(l.Release(f.Context()))
-		l, _ = f.acquire("r")
-		f.append(l, &runlog.Batch{Status: runlog.Completed})
-		if got := f.read(unlisted.RequestsID("r"), 1, 9); len(got) != 2 {
-			f.Fatalf("a later holder reads %+v", got)
-		}
-		f.ok(unlisted.DropRequests(f.Context(), f.store, "r"))
-		_, err := f.store.Read(f.Context(), unlisted.RequestsID("r"), 1, 1)
-		as[*runlog.NotFoundError](f, err)
 	}},
 	{"ended", "a run that has ended takes no more records and keeps its status, in the same hold and in a later one; the batch that ends it may have records",
 		func(f *fixture) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
 	"github.com/superstep-dev/superstep/runlog/storekit"
@@ -45,6 +46,9 @@ func RunProtected(t *testing.T, site func(t *testing.T) *Site) {
 		f.ok(err)
 		f.append(l, &runlog.Batch{Records: []runlog.Record{{Kind: runlog.KindEvent, Path: "p-" + plain, Time: start, Data: data}}})
 		f.ok(l.Release(t.Context()))
+		said, err := json.Marshal(text)
+		f.ok(err)
+		f.ok(unlisted.Post(t.Context(), s, id, &unlisted.Request{Kind: unlisted.KindSteer, Path: "p-" + plain, Time: start, Data: said}))
 	}
 	readBack := func(t *testing.T, s runlog.Store, id string) string {
 		t.Helper()

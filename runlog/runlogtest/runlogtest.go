@@ -49,7 +49,7 @@ type testCase struct {
 	run        func(*fixture)
 }
 
-var cases = slices.Concat(logCases, holdCases, listCases)
+var cases = slices.Concat(logCases, holdCases, mailCases, listCases)
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
 

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/internal/mail"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+func runsBudget(a *app) *cobra.Command {
+	var r running
+	cmd := &cobra.Command{
+		Use: "budget ID", Short: "Change what a run may use, in any process", Args: oneRun, ValidArgsFunction: a.ids,
+		Long: `Change what a run may use, in any process
+
+A limit given takes the place of the one before and counts from the start of the run; the others stay. A run that executes
+has the new budget at once: what waits for a larger one goes on. Any other has it when it is resumed.`,
+		Example: examples(a.cfg.Name, "runs budget @last --max-cost 2.50", "", "runs budget 7f3a --max-tokens 200000 --timeout 1h", ""),
+	}
+	r.addLimits(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, err := r.check(a); err != nil {
+			return err
+		}
+		b := r.budget()
+		if b == nil {
+			return usage("runs budget: name a limit, such as --max-cost 2.50 or --max-tokens 200000")
+		}
+		e, info, err := findRun(cmd.Context(), a, args[0])
+		if err != nil {
+			return err
+		}
+		if err := e.Budget(cmd.Context(), info.ID, *b); err != nil {
+			return err
+		}
+		if info, err = e.Find(cmd.Context(), info.ID); err != nil {
+			return err
+		}
+		if a.programs() {
+			return a.out.value(map[string]any{"run": info.ID, "status": info.Status, "changed": b})
+		}
+		a.err.line(fmt.Sprintf("the budget of run %s is changed%s", info.ID, later(a, &info)))
+		return nil
+	}
+	return cmd
+}
+
+func runsSteer(a *app) *cobra.Command {
+	var agent string
+	cmd := &cobra.Command{
+		Use: "steer ID TEXT...", SuggestFor: []string{"say", "tell", "message"}, Short: "Say something to an agent of a run, in any process",
+		Args:              nargs(2, math.MaxInt, "runs steer: name the run and give the text: ID TEXT"),
+		ValidArgsFunction: a.ids,
+		Long: `Say something to an agent of a run, in any process
+
+The agent reads it before its next turn, once, and does not end before. Without --agent that is the lead, the first agent that runs.
+If nobody executes the run, the agent reads it when the run is resumed.`,
+		Example: examples(a.cfg.Name, `runs steer @last "Use the API instead"`, "", `runs steer 7f3a --agent 'work/task[1.1]/explorer' "Skip the tests"`, ""),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		e, info, err := findRun(cmd.Context(), a, args[0])
+		if err != nil {
+			return err
+		}
+		text := strings.Join(args[1:], " ")
+		if strings.TrimSpace(text) == "" {
+			return usage("runs steer: the text is empty; say what the agent is to know")
+		}
+		if err := e.Steer(cmd.Context(), info.ID, agent, text); err != nil {
+			return err
+		}
+		if info, err = e.Find(cmd.Context(), info.ID); err != nil {
+			return err
+		}
+		if a.programs() {
+			return a.out.value(map[string]any{"run": info.ID, "status": info.Status, "agent": agent})
+		}
+		if waits := later(a, &info); waits != "" {
+			a.err.line("the message waits in run " + info.ID + waits)
+		} else {
+			a.err.line("the agent reads it before its next turn")
+		}
+		return nil
+	}
+	cmd.Flags().StringVar(&agent, "agent", "", "the agent's path (default: the lead)")
+	_ = cmd.RegisterFlagCompletionFunc("agent", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return speakers(a, cmd, args)
+	}) // it fails if there is no such flag
+	return cmd
+}
+
+// later says how a run goes on that nobody executes, "" for another.
+func later(a *app, info *runlog.Info) string {
+	if info.Status == runlog.Running || info.Status.Ended() {
+		return ""
+	}
+	return "; resume it: " + a.hint("runs", "resume", info.ID)
+}
+
+// speakers completes the agents of a run that can be spoken to.
+func speakers(a *app, cmd *cobra.Command, args []string) ([]string, cobra.ShellCompDirective) {
+	if err := a.configure(cmd.Flags()); err != nil || len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	_, info, err := findRun(cmd.Context(), a, args[0])
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	agents, err := mail.Agents(runlog.Records(cmd.Context(), a.store, info.ID, 0))
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	for _, m := range agents {
+		out = append(out, m.Path+"\t"+transcript.Line(m.Name))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,96 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/internal/mail"
+	"github.com/superstep-dev/superstep/internal/unlisted"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// rebudget changes the budget of the run from now on.
+func (j *Journal) rebudget(ctx context.Context, r *unlisted.Request) error {
+	b := mail.Budget{Request: r.ID}
+	if json.Unmarshal(r.Data, &b.Budget) != nil {
+		return nil
+	}
+	j.mu.Lock()
+	b.Budget = b.Budget.Over(j.ledger.given)
+	j.mu.Unlock()
+	e, err := newEvent(mail.EventBudget, b)
+	if err != nil {
+		return err
+	}
+	return j.Write(ctx, "", runlog.KindEvent, "", e)
+}
+
+// Steered returns what users have said to an agent of the task since its last turn, oldest first. If that is something, it is an
+// effect of that key and agent in the log, so that a run that is resumed or replayed tells it before the same turn.
+//
+// Work names the agent within its task, "" for the only one. Turn is the key of the turn that comes next: one that has begun is told
+// nothing new. Before is "", or the key of the turn that the agent was about to end with: it is told nothing new if its task has done more
+// since, which depends on that end.
+func (s *Scope) Steered(ctx context.Context, key, agent, work, turn, before string) (texts []string, err error) {
+	if s == nil {
+		return nil, nil
+	}
+	_, told := s.Done(key)
+	var said []mail.Message
+	if _, begun := s.Hint(turn); !told && !begun && (before == "" || s.j.endsWith(s.path, before)) {
+		_ = s.Afresh(func() error {
+			_ = s.j.Look(ctx) // what cannot be read now is read before a later turn
+			said = s.j.said(strings.TrimSuffix(s.path+"/"+work, "/"))
+			return nil
+		})
+	}
+	if !s.Does(key, told || len(said) > 0) {
+		return nil, nil
+	}
+	e := &Effect{Key: key, Kind: mail.KindSteer, Name: agent}
+	out, err := Do(ctx, s, e, func(context.Context, string) (mail.Steering, error) { return mail.Steering{Messages: said}, nil })
+	for _, m := range out.Messages {
+		texts = append(texts, m.Text)
+	}
+	return texts, err
+}
+
+// endsWith reports whether the last that a task and all within it have done is the effect of a key, or a part of it.
+func (j *Journal) endsWith(path, key string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	m := j.of(path)
+	if m.last != key && !strings.HasPrefix(m.last, key+"/") {
+		return false
+	}
+	for p, inner := range j.scopes {
+		if inner.at > m.at && strings.HasPrefix(p, path+"/") {
+			return false
+		}
+	}
+	for p, s := range j.spaces {
+		if n := len(s.recs); n > 0 && s.recs[n-1].Seq > m.at && (p == path || strings.HasPrefix(p, path+"/")) {
+			return false
+		}
+	}
+	return true
+}
+
+// said returns what was said to the agent of a path and has not been told, oldest first.
+func (j *Journal) said(path string) (all []mail.Message) {
+	c := &j.cancels
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mail = slices.DeleteFunc(c.mail, func(r unlisted.Request) bool { return j.handled[r.ID] })
+	for i := range c.mail {
+		var text string
+		if r := &c.mail[i]; r.Path == path && json.Unmarshal(r.Data, &text) == nil {
+			all = append(all, mail.Message{Request: r.ID, Text: text})
+		}
+	}
+	return all
+}

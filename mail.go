@@ -1,0 +1,180 @@
+package superstep
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/internal/mail"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/unlisted"
+	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// post stores a request for whoever executes the run, who looks at once if it can be reached.
+func (e *Engine) post(ctx context.Context, id string, r *unlisted.Request) error {
+	if err := unlisted.Post(ctx, e.store, id, r); err != nil {
+		return err
+	}
+	e.poke(ctx, id)
+	return nil
+}
+
+// await waits a moment for a record, from a number on, of which seen reports that it is the one. It returns the number to look
+// from the next time.
+func (e *Engine) await(ctx context.Context, id string, from uint64, seen func(*runlog.Record) (bool, error)) (next uint64, done bool, err error) {
+	short, stop := context.WithTimeout(ctx, 250*time.Millisecond) // the process may end without a record
+	defer stop()
+	for r, err := range runlog.Follow(short, e.store, id, from) {
+		if err != nil {
+			if short.Err() != nil {
+				err = ctx.Err()
+			}
+			return from, false, err
+		}
+		from = r.Seq + 1
+		if done, err := seen(&r); done {
+			return from, true, err
+		}
+	}
+	return from, false, ctx.Err()
+}
+
+// Budget changes what a run may use, whoever executes it: tasks that wait for a larger budget go on at once. What is not zero
+// takes the place of the limit before, see runlog.Budget.Over. If nobody executes the run, it has the budget when it is resumed.
+func (e *Engine) Budget(ctx context.Context, id string, b runlog.Budget) error {
+	leave, err := e.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	info, err := e.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	r := unlisted.Request{Kind: unlisted.KindBudget, Time: e.opt.Now().UTC()}
+	if r.Data, err = json.Marshal(b); err != nil {
+		return err
+	}
+	if err := e.post(ctx, id, &r); err != nil {
+		return err
+	}
+	seen := func(rec *runlog.Record) (bool, error) {
+		b := mail.BudgetOf(rec)
+		return b != nil && b.Request == r.ID, nil
+	}
+	for from := info.Head + 1; ; {
+		j, err := e.open(ctx, id, &journal.Options{})
+		switch {
+		case errors.As(err, new(*runlog.QuarantinedError)):
+			return nil // it is there for whoever resumes the run
+		case err == nil && !j.Info().Status.Ended():
+			err = j.Look(ctx)
+			return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+		case err == nil:
+			if err := j.Close(context.WithoutCancel(ctx)); err != nil {
+				return err
+			}
+			var done bool
+			if _, done, err = e.await(ctx, id, from, seen); !done && err == nil {
+				err = &runlog.EndedError{ID: id, Status: j.Info().Status}
+			}
+			return err
+		case !errors.As(err, new(*runlog.BusyError)):
+			return err
+		}
+		var done bool
+		if from, done, err = e.await(ctx, id, from, seen); done || err != nil {
+			return err
+		}
+	}
+}
+
+// steerFor is for how long Steer waits for an agent.
+const steerFor = 3 * time.Second
+
+// Steer says something to an agent of a run, whoever executes it: the agent reads it before its next turn, once, also if the process
+// that executes the run dies, and does not end before. The agent is named by its path, "" for the first that runs, which is the lead. If nobody
+// executes the run, the agent reads it when the run is resumed.
+//
+// Steer returns when the agent has read it, or after some seconds, when it will. It returns an error if there is no such agent, or it ended before.
+func (e *Engine) Steer(ctx context.Context, id, agent, text string) error {
+	leave, err := e.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if strings.TrimSpace(text) == "" {
+		return errors.New("there is nothing to say to the agent: give a text")
+	}
+	info, err := e.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	if info.Status.Ended() {
+		return &runlog.EndedError{ID: id, Status: info.Status}
+	}
+	agents, err := mail.Agents(runlog.Records(ctx, e.store, id, 0))
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, a := range agents {
+		known = append(known, a.Path)
+	}
+	if agent == "" && len(known) > 0 {
+		agent = known[0]
+	}
+	if !slices.Contains(known, agent) {
+		return fmt.Errorf("run %s: no agent %s", id, unknownOf(agent, known))
+	}
+	r := unlisted.Request{Kind: unlisted.KindSteer, Path: agent, Time: e.opt.Now().UTC()}
+	if r.Data, err = json.Marshal(text); err != nil {
+		return err
+	}
+	if err := e.post(ctx, id, &r); err != nil {
+		return err
+	}
+	from, done := info.Head+1, false
+	wait, stop := context.WithTimeout(ctx, steerFor)
+	defer stop()
+	for !done && wait.Err() == nil {
+		if info, err = e.find(ctx, id); err != nil {
+			return err
+		}
+		from, done, err = e.await(ctx, id, from, func(rec *runlog.Record) (bool, error) {
+			switch {
+			case mail.Told(rec, r.ID):
+				return true, nil
+			case mail.Ends(rec, agent):
+				return true, fmt.Errorf("run %s: agent %s has ended, and has not read it", id, agent)
+			}
+			return false, nil
+		})
+		if err != nil || info.Status != runlog.Running && !done && !info.Status.Ended() {
+			return err
+		}
+		if info.Status.Ended() && !done {
+			return &runlog.EndedError{ID: id, Status: info.Status}
+		}
+	}
+	return nil
+}
+
+// unknownOf names what there is not, and what there is.
+func unknownOf(name string, known []string) string {
+	hint := "."
+	if near := suggest.Closest(name, known); near != "" {
+		hint = fmt.Sprintf("; did you mean %q?", near)
+	}
+	if name != "" {
+		name = fmt.Sprintf("%q ", name)
+	}
+	return fmt.Sprintf("%sruns%s Those that run are: %s", name, hint, cmp.Or(strings.Join(known, ", "), "none"))
+}
