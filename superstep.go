@@ -266,8 +266,8 @@ type ResumeOptions struct {
 	// still there, see graph.RunOptions. Defaults to a *graph.ChangedError.
 	AllowChange bool
 
-	recovers bool          // nobody has asked for it: what stands in the way leaves the run as it was
-	ended    func(Outcome) // called when the execution has ended
+	recovers bool           // nobody has asked for it: what stands in the way leaves the run as it was
+	ended    func(*Outcome) // called when the execution has ended
 }
 
 // Resume takes up a run that was interrupted, failed or paused, or that waits for storage. Nothing that is in

@@ -39,6 +39,7 @@ type RunPaused struct {
 	Reason  string       `json:"reason,omitempty"`  // why, for people; "" for questions
 	Short   *BudgetError `json:"short,omitempty"`   // the limit it has met
 	By      string       `json:"by,omitempty"`      // who paused it, "" if nobody did
+	Message bool         `json:"message,omitempty"` // nothing but the next message of a conversation is waited for
 	Request uint64       `json:"request,omitempty"` // the number of the request for that, 0 if nobody executed the run
 
 	Waited time.Duration `json:"waited,omitempty"` // as of Answer
@@ -270,6 +271,7 @@ const (
 	QuestionGate       QuestionKind = "gate"       // whether a step may begin
 	QuestionPermission QuestionKind = "permission" // whether a tool may be called
 	QuestionUnknown    QuestionKind = "unknown"    // what became of an effect
+	QuestionMessage    QuestionKind = "message"    // the next message of a conversation: nothing is wanted of anybody
 )
 
 // QuestionCall is the tool call of a permission request, as data: each face words it for itself.

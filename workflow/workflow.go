@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -56,6 +58,9 @@ type Workflow struct {
 	// Adopt makes the beginning of a run of these inputs, which has this of Pin, of a run of another version of the
 	// workflow. Nil means that there is no such thing.
 	Adopt func(inputs, pinned json.RawMessage, old *Past) (*graph.Forked, error)
+	// Continue returns the inputs of a run that continues, with a message, the conversation of a run of any workflow, which is
+	// given as its records. Nil if runs of this workflow continue none.
+	Continue func(records iter.Seq2[runlog.Record, error], message string) (json.RawMessage, error)
 	// Flow gives the graph that a run of these inputs runs, to read its log with: its
 	// history and states, and to fork it. It does nothing else, and may be called at any
 	// time. Nil if the workflow is not one graph.
@@ -114,7 +119,7 @@ func New[In, S, U, Out any](name, description string, flow *graph.Flow[S, U], be
 }
 
 // Func is New for a workflow that builds its graph from its inputs, and runs it with the options Graph of the Exec. Set Flow of
-// what it gives, if that is always one graph.
+// what it gives, if that is always one graph. An output that is not zero, returned with an error, is that of the run so far.
 func Func[In, Out any](name, description string, run func(ctx context.Context, in In, e *Exec) (Out, error)) (*Workflow, error) {
 	schema, err := jsonschema.For[In](nil)
 	if err != nil {
@@ -129,13 +134,15 @@ func Func[In, Out any](name, description string, run func(ctx context.Context, i
 		res, own := &Result{}, *e
 		own.Graph.Ended = func(steps int, skipped []string) { res.Steps, res.Skipped = steps, skipped }
 		out, err := run(ctx, in, &own)
-		if err != nil {
+		if err != nil && reflect.ValueOf(&out).Elem().IsZero() {
 			return res, err
 		}
-		if res.Output, err = json.Marshal(out); err != nil {
-			return res, fmt.Errorf("workflow %q: its output: %w", name, err)
+		b, unencodable := json.Marshal(out)
+		if err == nil && unencodable != nil {
+			err = fmt.Errorf("workflow %q: its output: %w", name, unencodable)
 		}
-		return res, nil
+		res.Output = b
+		return res, err
 	}
 	return w, nil
 }

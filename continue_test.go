@@ -1,0 +1,410 @@
+package superstep_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/agent"
+	lead "github.com/superstep-dev/superstep/internal/builtin/agent"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// chats is the workflow "agent" over a model, with the tool look.
+func chats(t testing.TB, m *scripted.Model) *workflow.Workflow {
+	t.Helper()
+	look, err := tool.New("look", "Look something up.", func(_ context.Context, in struct {
+		At string `json:"at"`
+	}) (string, error) {
+		return "seen " + in.At, nil
+	}, &tool.Options{Effect: tool.Pure})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools, err := tool.NewSet(look)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := lead.New(&lead.Options{
+		Prepare: func(in *lead.Inputs) error { in.Model = m.Name(); return nil },
+		Open: func(_ context.Context, in *lead.Inputs) (*lead.Crew, error) {
+			return &lead.Crew{Agent: &agent.Agent{Name: in.Agent, Prompt: "You lead.", Model: m, Tools: tools}}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// told is a conversation as a model is given it, a line for each message.
+func told(messages []model.Message) (out []string) {
+	for _, m := range messages {
+		line := string(m.Role) + ":"
+		for _, p := range m.Parts {
+			switch p.Kind {
+			case model.ToolCall:
+				line += " calls " + p.Call.Name
+			default:
+				line += " " + p.Text
+			}
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// counts answers each message once, and every tenth after a call of look. It fails the test if a turn that is in the log is asked for
+// again, or if the conversation is not what was said before.
+type counts struct {
+	t     testing.TB
+	store runlog.Store
+	run   atomic.Pointer[string]
+	crash bool
+}
+
+func (c *counts) conversation(upTo int) (out []string, turns int) {
+	for i := range upTo + 1 {
+		out = append(out, "user: "+message(i))
+		if i%10 == 3 {
+			turns++
+			out = append(out, "assistant: calls look", fmt.Sprintf("tool: seen %d", i))
+		}
+		if i < upTo {
+			turns++
+			out = append(out, "assistant: "+reply(i))
+		}
+	}
+	return out, turns
+}
+
+func message(i int) string { return fmt.Sprintf("message %d, of ordinary length: what about part %d?", i, i) }
+func reply(i int) string   { return fmt.Sprintf("Reply %d, which is as long as others are.", i) }
+
+func (c *counts) answer(r *model.Request) scripted.Turn {
+	last, i := r.Messages[len(r.Messages)-1], -1
+	if last.Role == model.Tool {
+		_, _ = fmt.Sscanf(last.Parts[0].Text, "seen %d", &i)
+	} else {
+		_, _ = fmt.Sscanf(last.Text(), "message %d,", &i)
+	}
+	want, turns := c.conversation(i)
+	if i%10 == 3 && last.Role == model.User {
+		want, turns = want[:len(want)-2], turns-1
+	}
+	if diff := cmp.Diff(want, told(r.Messages)); diff != "" {
+		c.t.Errorf("the conversation at message %d: %s", i, diff)
+	}
+	if id := c.run.Load(); id != nil {
+		had := 0
+		for rec, err := range runlog.Records(context.Background(), c.store, *id, 0) {
+			if err != nil {
+				c.t.Error(err)
+			}
+			if rec.Kind == runlog.KindSettled && bytes.Contains(rec.Data, []byte(`"kind":"model"`)) {
+				had++
+			}
+		}
+		if had != turns {
+			c.t.Errorf("message %d: %d turns are in the log, want %d", i, had, turns)
+		}
+	}
+	if i%10 == 3 && last.Role == model.User {
+		return scripted.Call("look", fmt.Sprintf(`{"at":"%d"}`, i)).Using(10, 5)
+	}
+	return scripted.Say(reply(i)).Using(10, 5)
+}
+
+// heard returns how many of the messages are in the log of a run.
+func heard(t testing.TB, store runlog.Store, id string) (n int) {
+	t.Helper()
+	for r, err := range runlog.Records(t.Context(), store, id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind == runlog.KindRunStarted || r.Kind == runlog.KindAnswered {
+			n++
+		}
+	}
+	return n
+}
+
+// outcome waits for a run whose process may die.
+func outcome(t testing.TB, r *superstep.Run) superstep.Outcome {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	out, err := r.Wait(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// talk has a chat of so many messages, in processes that die at an append: the next has its number from dies, which is negative for
+// a process that lives on.
+func talk(t testing.TB, store *runlogtest.Mortal, w *workflow.Workflow, c *counts, messages int, dies func() int, after bool) (e *superstep.Engine, id string, deaths int) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	e = engine(t, store, w)
+	run, err := e.Start(ctx, lead.Name, json.RawMessage(fmt.Sprintf(`{"prompt":%q,"chat":true}`, message(0))), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id = run.ID()
+	c.run.Store(&id)
+	store.DieAt(dies(), after)
+	for sent := 1; ; {
+		var out superstep.Outcome
+		if err == nil {
+			out = outcome(t, run)
+		}
+		if store.Dead() {
+			deaths++
+			store.Revive()
+			store.DieAt(dies(), after)
+			e = engine(t, store, w)
+			sent = heard(t, store, id)
+			run, err = e.Resume(ctx, id, nil)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Status != runlog.Paused || len(out.Open) != 1 || out.Open[0].Kind != runlog.QuestionMessage {
+			t.Fatalf("message %d: %+v", sent, out)
+		}
+		if want := fmt.Sprintf(`{"text":%q,"agent":"general-purpose","model":"test/scripted"}`, reply(sent-1)); string(out.Output) != want {
+			t.Fatalf("message %d: the output is %s, want %s", sent, out.Output, want)
+		}
+		if sent == messages {
+			return e, id, deaths
+		}
+		run, err = e.Continue(ctx, id, message(sent), nil)
+		sent++
+	}
+}
+
+// A chat survives the death of its process at every append: no message is lost or doubled, and no turn is had again.
+func TestChatDiesAtEveryAppend(t *testing.T) {
+	t.Parallel()
+	for _, after := range []bool{false, true} {
+		n, deaths := 0, 1
+		for ; deaths > 0; n++ {
+			store := runlogtest.NewMortal()
+			c := &counts{t: t, store: store}
+			m := &scripted.Model{Answer: c.answer}
+			once := false
+			var e *superstep.Engine
+			var id string
+			e, id, deaths = talk(t, store, chats(t, m), c, 5, func() int {
+				if once {
+					return -1
+				}
+				once = true
+				return n
+			}, after)
+			replays(t, e, id)
+		}
+		if n < 30 {
+			t.Errorf("it died at %d appends only", n)
+		}
+	}
+}
+
+// A long chat whose processes die again and again, each time at another append: its log grows by what is said, a replay repeats it, and
+// it is forked in its middle.
+func TestLongChat(t *testing.T) {
+	t.Parallel()
+	const messages = 200
+	store := runlogtest.NewMortal()
+	c := &counts{t: t, store: store}
+	m := &scripted.Model{Answer: c.answer}
+	w := chats(t, m)
+	life := 0
+	e, id, deaths := talk(t, store, w, c, messages, func() int { life++; return 3 + life%23 }, true)
+	if deaths < 100 {
+		t.Errorf("it died %d times only", deaths)
+	}
+	if n := heard(t, store, id); n != messages {
+		t.Errorf("%d messages are in the log, want %d", n, messages)
+	}
+	if info(t, e, id).Status != runlog.Paused {
+		t.Errorf("it is %s", info(t, e, id).Status)
+	}
+	asked := len(m.Requests())
+	replays(t, e, id)
+	if n := len(m.Requests()); n != asked {
+		t.Errorf("the replay asked the model %d times", n-asked)
+	}
+}
+
+// The log of a chat grows by what is said: a message costs as much at the end as at the beginning.
+func TestChatLogIsLinear(t *testing.T) {
+	t.Parallel()
+	const messages = 200
+	store := runlogtest.NewMortal()
+	c := &counts{t: t, store: store}
+	e, id, _ := talk(t, store, chats(t, &scripted.Model{Answer: c.answer}), c, messages, func() int { return -1 }, false)
+	sizes, size := []int{}, 0 // of the log, by message
+	for r, err := range runlog.Records(t.Context(), store, id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size += len(r.Data); r.Kind == runlog.KindRunPaused {
+			sizes = append(sizes, size)
+		}
+	}
+	first, last := (sizes[49]-sizes[0])/49, (sizes[messages-1]-sizes[messages-51])/50
+	t.Logf("%d bytes a message at the beginning, %d at the end, %d in all", first, last, size)
+	if len(sizes) != messages || last > 2*first {
+		t.Errorf("%d messages; a message takes %d bytes at the beginning and %d at the end", len(sizes), first, last)
+	}
+	replays(t, e, id)
+
+	// Fork at message 50, with another message, and continue there.
+	var at uint64
+	n := 1
+	for r, err := range runlog.Records(t.Context(), store, id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind == runlog.KindAnswered {
+			n++
+		}
+		if n == 50 && r.Kind == runlog.KindStepCommitted { // that of its answer
+			at = r.Seq
+		}
+	}
+	fork, err := e.Fork(t.Context(), id, at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.run.Store(nil) // the turns of before are not in its log
+	out := ends(t, resume(t, e, fork.ID, nil), runlog.Paused)
+	if !strings.Contains(string(out.Output), reply(49)) {
+		t.Fatalf("%s", out.Output)
+	}
+	run, err := e.Continue(context.WithoutCancel(t.Context()), fork.ID, message(50), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := ends(t, run, runlog.Paused); !strings.Contains(string(out.Output), reply(50)) {
+		t.Errorf("%s", out.Output)
+	}
+	replays(t, e, fork.ID)
+}
+
+// A run that has ended is continued by a run of its own, whose agent knows what was said and done.
+func TestContinueEnded(t *testing.T) {
+	t.Parallel()
+	m := &scripted.Model{Turns: []scripted.Turn{
+		scripted.Call("look", `{"at":"7"}`), scripted.Say("It is 7."), scripted.Say("As I said, 7."), scripted.Say("Still 7."),
+	}}
+	r := &rig{}
+	e := engine(t, runlog.NewMemory(nil), chats(t, m), r.workflow(t))
+	ctx := context.WithoutCancel(t.Context())
+	first, err := e.Start(ctx, lead.Name, json.RawMessage(`{"prompt":"What is it?"}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends(t, first, runlog.Completed)
+	second, err := e.Continue(ctx, first.ID(), "Sure?", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := ends(t, second, runlog.Paused)
+	if i := info(t, e, second.ID()); second.ID() == first.ID() || i.Parent != first.ID() || i.Title != "What is it?" {
+		t.Errorf("%+v", i)
+	}
+	if !strings.Contains(string(out.Output), "As I said, 7.") {
+		t.Errorf("%s", out.Output)
+	}
+	third, err := e.Continue(ctx, second.ID(), "Really?", nil)
+	if err != nil || third.ID() != second.ID() {
+		t.Fatalf("%v", err)
+	}
+	ends(t, third, runlog.Paused)
+	want := []string{"user: What is it?", "assistant: calls look", "tool: seen 7", "assistant: It is 7.", "user: Sure?", "assistant: As I said, 7.", "user: Really?"}
+	if diff := cmp.Diff(want, told(m.Requests()[3].Messages)); diff != "" {
+		t.Error(diff)
+	}
+	replays(t, e, second.ID())
+
+	m.Turns = append(m.Turns, scripted.Say("It was 12."))
+	done := start(t, e, nil)
+	ends(t, done, runlog.Completed)
+	about, err := e.Continue(ctx, done.ID(), "What came out?", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends(t, about, runlog.Paused)
+	want = []string{
+		"user: The workflow job was run with these inputs:\n\n" + `{"task":"a  b"}`, "assistant: Its output:\n\na  b:12", "user: What came out?",
+	}
+	if diff := cmp.Diff(want, told(m.Requests()[4].Messages)); diff != "" {
+		t.Error(diff)
+	}
+
+	if _, err := e.Continue(ctx, first.ID(), " \n", nil); err == nil || !strings.Contains(err.Error(), "empty") {
+		t.Errorf("an empty message: %v", err)
+	}
+	if _, err := e.Continue(ctx, "nope", "Hello?", nil); !errors.As(err, new(*runlog.NotFoundError)) {
+		t.Errorf("an unknown run: %v", err)
+	}
+}
+
+// A chat whose lead failed is continued with all that was said, and one that is cancelled too.
+func TestContinueFailed(t *testing.T) {
+	t.Parallel()
+	m := &scripted.Model{Turns: []scripted.Turn{
+		scripted.Say("Hello."), scripted.Call("look", `{"at":"1"}`), scripted.Fail(errors.New("the provider is gone")), scripted.Say("Back."), scripted.Say("Here."),
+	}}
+	e := engine(t, runlog.NewMemory(nil), chats(t, m))
+	ctx := context.WithoutCancel(t.Context())
+	run, err := e.Start(ctx, lead.Name, json.RawMessage(`{"prompt":"Hi.","chat":true}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends(t, run, runlog.Paused)
+	if run, err = e.Continue(ctx, run.ID(), "Look.", nil); err != nil {
+		t.Fatal(err)
+	}
+	if out := ends(t, run, runlog.Failed); out.Output != nil {
+		t.Errorf("a failed turn gave %s", out.Output)
+	}
+	child, err := e.Continue(ctx, run.ID(), "Again.", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends(t, child, runlog.Paused)
+	want := []string{"user: Hi.", "assistant: Hello.", "user: Look.", "assistant: calls look", "tool: seen 1", "user: Again."}
+	if diff := cmp.Diff(want, told(m.Requests()[3].Messages)); diff != "" || child.ID() == run.ID() {
+		t.Error(diff)
+	}
+	if err := e.Cancel(ctx, child.ID()); err != nil {
+		t.Fatal(err)
+	}
+	last, err := e.Continue(ctx, child.ID(), "There?", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends(t, last, runlog.Paused)
+	if got := told(m.Requests()[4].Messages); len(got) != 8 || got[6] != "assistant: Back." || got[7] != "user: There?" {
+		t.Errorf("%q", got)
+	}
+}
