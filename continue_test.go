@@ -92,8 +92,10 @@ func (c *counts) conversation(upTo int) (out []string, turns int) {
 	return out, turns
 }
 
-func message(i int) string { return fmt.Sprintf("message %d, of ordinary length: what about part %d?", i, i) }
-func reply(i int) string   { return fmt.Sprintf("Reply %d, which is as long as others are.", i) }
+func message(i int) string {
+	return fmt.Sprintf("message %d, of ordinary length: what about part %d?", i, i)
+}
+func reply(i int) string { return fmt.Sprintf("Reply %d, which is as long as others are.", i) }
 
 func (c *counts) answer(r *model.Request) scripted.Turn {
 	last, i := r.Messages[len(r.Messages)-1], -1

@@ -97,6 +97,7 @@ type ending struct {
 	err      *Error // nil if nothing is wrong
 	open     []tui.Question
 	shown    bool // the user is looking at the run already
+	awaits   bool // it waits for the next message of a conversation, and for nothing else
 }
 
 // lacks turns it into the ending of a run that needs a larger budget, if it does.
@@ -123,6 +124,13 @@ func endingOf(ctx context.Context, s *tui.Session, out *superstep.Outcome) *endi
 			e.exit, e.err = err.Exit, err
 		}
 	case runlog.Paused:
+		if e.run.AwaitsMessage() && out.Short == nil { // nobody has to do anything
+			e.awaits = true
+			if e.output == nil {
+				e.output = lastAnswer(e.run)
+			}
+			break
+		}
 		e.exit, e.open = ExitPaused, tui.Questions(e.run.Open())
 		e.lacks(out.Short)
 		if s.Refused() {

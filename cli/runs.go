@@ -195,7 +195,7 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 // why is what the listing adds to the status: the reason of a pause, and that a run was imported.
 func why(r *host.RunItem) string {
 	var words []string
-	if r.Status == host.Waiting {
+	if r.Status == host.Waiting && r.Reason != host.ReasonMessage {
 		words = append(words, "needs you")
 	}
 	if r.Reason != "" {
