@@ -163,10 +163,10 @@ func (c *continuing) busy(ctx context.Context) (r *Run, again bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	q := awaits(nil)
-	if r = e.executing(c.id); r != nil {
-		q = awaits(r.journal.Open())
-	} else if q, err = e.asked(ctx, c.id, info.Head); err != nil {
+	var q *runlog.Question
+	if here := e.executing(c.id); here != nil {
+		q = awaits(here.journal.Open())
+	} else if q, err = e.asked(ctx, c.id); err != nil {
 		return nil, false, err
 	}
 	if q == nil {
@@ -185,10 +185,7 @@ func (c *continuing) busy(ctx context.Context) (r *Run, again bool, err error) {
 	if err = e.Answer(ctx, c.id, q.Path, &a); err != nil {
 		return nil, false, err
 	}
-	if r == nil {
-		r = e.watch(ctx, c.id, c.opt.Observe)
-	}
-	return r, false, nil
+	return e.watch(ctx, c.id, q, c.opt.Observe), false, nil
 }
 
 // steer gives the message to the lead while it works.
@@ -197,7 +194,7 @@ func (c *continuing) steer(context.Context) (*Run, bool, error) {
 }
 
 // asked returns the open question for the next message of a run that another process executes, nil if there is none.
-func (e *Engine) asked(ctx context.Context, id string, head uint64) (*runlog.Question, error) {
+func (e *Engine) asked(ctx context.Context, id string) (*runlog.Question, error) {
 	var open []runlog.Question
 	for r, err := range runlog.Records(ctx, e.store, id, 0) {
 		if err != nil {
@@ -205,7 +202,6 @@ func (e *Engine) asked(ctx context.Context, id string, head uint64) (*runlog.Que
 		}
 		var q runlog.Question
 		switch {
-		case r.Seq > head:
 		case r.Kind == runlog.KindAsked && json.Unmarshal(r.Data, &q) == nil && q.Kind == runlog.QuestionMessage:
 			q.Path = r.Path
 			open = []runlog.Question{q}
@@ -216,17 +212,28 @@ func (e *Engine) asked(ctx context.Context, id string, head uint64) (*runlog.Que
 	return awaits(open), nil
 }
 
-// watch returns a run that another process executes. Its outcome is there when nobody executes it any more.
-func (e *Engine) watch(ctx context.Context, id string, observe func(runlog.Record, error)) *Run {
+// watch returns a run that somebody executes already. Its outcome is there when it asks for the message after the one that
+// answers a question, or when nobody executes it any more.
+func (e *Engine) watch(ctx context.Context, id string, answered *runlog.Question, observe func(runlog.Record, error)) *Run {
 	r := &Run{id: id, engine: e, done: make(chan struct{})}
 	go func() { // it ends with ctx
 		defer close(r.done)
-		for rec, err := range runlog.Follow(ctx, e.store, id, 0) {
+		got := false
+		for rec, err := range e.Follow(ctx, id, 0) {
 			if observe != nil {
 				observe(rec, err)
 			}
 			if err != nil {
 				r.outcome = Outcome{Status: runlog.Interrupted, Err: err}
+				return
+			}
+			var q runlog.Question
+			switch {
+			case rec.Kind == runlog.KindAnswered && rec.Path == answered.Path:
+				got = true
+			case got && rec.Kind == runlog.KindAsked && json.Unmarshal(rec.Data, &q) == nil && q.Kind == runlog.QuestionMessage:
+				q.Path = rec.Path
+				r.outcome = Outcome{Status: runlog.Paused, Open: []runlog.Question{q}}
 				return
 			}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/graph"
 	lead "github.com/superstep-dev/superstep/internal/builtin/agent"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
@@ -408,5 +409,95 @@ func TestContinueFailed(t *testing.T) {
 	ends(t, last, runlog.Paused)
 	if got := told(m.Requests()[4].Messages); len(got) != 8 || got[6] != "assistant: Back." || got[7] != "user: There?" {
 		t.Errorf("%q", got)
+	}
+}
+
+// A message reaches a run that another process executes, and one whose process died gets it after it has answered the one before.
+func TestContinueElsewhere(t *testing.T) {
+	t.Parallel()
+	store := runlogtest.NewMortal()
+	c := &counts{t: t, store: store}
+	enter, leave := make(chan struct{}, 1), make(chan struct{})
+	w := chats(t, &scripted.Model{Answer: func(r *model.Request) scripted.Turn {
+		turn := c.answer(r)
+		if strings.HasPrefix(r.Messages[len(r.Messages)-1].Text(), "message 2") {
+			enter <- struct{}{}
+			turn.Until = leave
+		}
+		return turn
+	}})
+	first, second := engine(t, store, w), engine(t, store, w)
+	ctx := context.WithoutCancel(t.Context())
+	waiting := func(ctx context.Context, _ runlog.Question) (*runlog.Answer, bool) { <-ctx.Done(); return nil, false } // a user who does not type
+	run, err := first.Start(ctx, lead.Name, json.RawMessage(fmt.Sprintf(`{"prompt":%q,"chat":true}`, message(0))), &superstep.StartOptions{Answer: waiting})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for asked := false; !asked; {
+		for r, err := range runlog.Records(ctx, store, run.ID(), 0) {
+			asked = asked || err == nil && r.Kind == runlog.KindAsked
+		}
+	}
+	for i, e := range []*superstep.Engine{second, first} {
+		seen := 0
+		r, err := e.Continue(ctx, run.ID(), message(i+1), &superstep.StartOptions{Observe: func(runlog.Record, error) { seen++ }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 {
+			<-enter
+			if _, err := second.Continue(ctx, run.ID(), message(3), nil); !errors.As(err, new(*runlog.BusyError)) {
+				t.Errorf("a message to a lead that works: %v", err)
+			}
+			close(leave)
+		}
+		if out := ends(t, r, runlog.Paused); len(out.Open) != 1 || out.Open[0].Kind != runlog.QuestionMessage || seen == 0 {
+			t.Errorf("message %d: %+v, %d records", i+1, out, seen)
+		}
+	}
+	store.DieAt(2, true) // after the answer and the next task
+	if _, err := first.Continue(ctx, run.ID(), message(3), nil); err != nil {
+		t.Fatal(err)
+	}
+	for !store.Dead() {
+		time.Sleep(time.Millisecond)
+	}
+	store.Revive()
+	third := engine(t, store, w)
+	r, err := third.Continue(ctx, run.ID(), message(4), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := ends(t, r, runlog.Paused); !strings.Contains(string(out.Output), reply(4)) || heard(t, store, run.ID()) != 5 {
+		t.Errorf("%s, %d messages", out.Output, heard(t, store, run.ID()))
+	}
+	replays(t, third, run.ID())
+}
+
+// A message is not sent while a run waits for something else, and who sent it is told if the run does not get to it.
+func TestContinueUnheard(t *testing.T) {
+	t.Parallel()
+	r := &rig{second: func(ctx context.Context, _ *graph.Task) (string, error) {
+		return graph.Ask[string](ctx, graph.Question{Text: "Which?"})
+	}}
+	e := engine(t, runlog.NewMemory(nil), r.workflow(t))
+	ctx := context.WithoutCancel(t.Context())
+	run := start(t, e, nil)
+	ends(t, run, runlog.Paused)
+	if _, err := e.Continue(ctx, run.ID(), "Hello?", nil); err == nil || !strings.Contains(err.Error(), "before second has the answer") {
+		t.Errorf("%v", err)
+	}
+	if err := e.Answer(ctx, run.ID(), "second", &runlog.Answer{Value: json.RawMessage(`"x"`)}); err != nil {
+		t.Fatal(err)
+	}
+	again, err := e.Continue(ctx, run.ID(), "Hello?", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := ends(t, again, runlog.Completed); out.Err == nil || !strings.Contains(out.Err.Error(), "did not get to the message") {
+		t.Errorf("%+v", out)
+	}
+	if _, err := e.Continue(ctx, run.ID(), "Hello?", nil); err == nil || !strings.Contains(err.Error(), "no workflow here that continues") {
+		t.Errorf("%v", err)
 	}
 }
