@@ -92,7 +92,7 @@ func (c *continuing) held(ctx context.Context) (r *Run, again bool, err error) {
 	if now := j.Info().Status; now.Ended() || now == runlog.Failed {
 		return nil, true, nil
 	}
-	if err = e.trusts(c.id, j.Imported()); err != nil {
+	if err := e.trusts(c.id, j.Imported()); err != nil {
 		return nil, false, err
 	}
 	started, err := e.started(ctx, c.id)
@@ -107,7 +107,7 @@ func (c *continuing) held(ctx context.Context) (r *Run, again bool, err error) {
 	case q != nil:
 		a := c.answer
 		a.Key = q.Key
-		if err = j.Answer(ctx, q.Path, &a); err != nil {
+		if err := j.Answer(ctx, q.Path, &a); err != nil {
 			return nil, false, err
 		}
 	case len(open) > 0:
@@ -182,7 +182,7 @@ func (c *continuing) busy(ctx context.Context) (r *Run, again bool, err error) {
 	}
 	a := c.answer
 	a.Key = q.Key
-	if err = e.Answer(ctx, c.id, q.Path, &a); err != nil {
+	if err := e.Answer(ctx, c.id, q.Path, &a); err != nil {
 		return nil, false, err
 	}
 	return e.watch(ctx, c.id, q, c.opt.Observe), false, nil

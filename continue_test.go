@@ -75,7 +75,6 @@ type counts struct {
 	t     testing.TB
 	store runlog.Store
 	run   atomic.Pointer[string]
-	crash bool
 }
 
 func (c *counts) conversation(upTo int) (out []string, turns int) {
@@ -500,4 +499,68 @@ func TestContinueUnheard(t *testing.T) {
 	if _, err := e.Continue(ctx, run.ID(), "Hello?", nil); err == nil || !strings.Contains(err.Error(), "no workflow here that continues") {
 		t.Errorf("%v", err)
 	}
+}
+
+// A chat stays within the window of its model: what came before is cut down and summed up, and what that changes is all that its log
+// gets, over several processes.
+func TestChatWithinAWindow(t *testing.T) {
+	t.Parallel()
+	const window, messages = 4000, 120
+	summed := 0
+	m := &scripted.Model{Tokens: window, Answer: func(r *model.Request) scripted.Turn {
+		size := len(r.System)
+		for _, m := range r.Messages {
+			for _, p := range m.Parts {
+				size += len(p.Text)
+			}
+		}
+		last := r.Messages[len(r.Messages)-1]
+		turn := scripted.Say(strings.Repeat("An answer. ", 20))
+		switch {
+		case strings.HasPrefix(r.System, "Sum up"):
+			summed++
+			return scripted.Say(fmt.Sprintf("summary %d", summed)).Using(size/4, 10)
+		case size/4 > window:
+			t.Errorf("a request has %d tokens", size/4)
+		case last.Role == model.User && strings.Contains(last.Text(), "0,"):
+			turn = scripted.Call("look", fmt.Sprintf(`{"at":%q}`, strings.Repeat("somewhere ", 300)))
+		}
+		return turn.Using(size/4, 60)
+	}}
+	store := runlog.NewMemory(nil)
+	w := chats(t, m)
+	e := engine(t, store, w)
+	ctx := context.WithoutCancel(t.Context())
+	run, err := e.Start(ctx, lead.Name, json.RawMessage(fmt.Sprintf(`{"prompt":%q,"chat":true}`, message(0))), nil)
+	for i := 1; err == nil && i <= messages; i++ {
+		ends(t, run, runlog.Paused)
+		if i%10 == 0 {
+			e = engine(t, store, w)
+		}
+		run, err = e.Continue(ctx, run.ID(), message(i), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends(t, run, runlog.Paused)
+	var sizes []int
+	size := 0
+	for r, err := range runlog.Records(t.Context(), store, run.ID(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size += len(r.Data); r.Kind == runlog.KindRunPaused {
+			sizes = append(sizes, size)
+		}
+	}
+	half := messages / 2
+	first, last := sizes[half]/half, (sizes[messages]-sizes[half])/half
+	t.Logf("%d summaries; %d bytes a message in the first half, %d in the second", summed, first, last)
+	if summed < 3 || last > 2*first {
+		t.Errorf("%d summaries; %d bytes a message in the first half, %d in the second", summed, first, last)
+	}
+	if got := m.Requests(); !strings.Contains(strings.Join(told(got[len(got)-1].Messages), "\n"), "summary ") {
+		t.Errorf("the last request has no summary: %q", told(got[len(got)-1].Messages))
+	}
+	replays(t, e, run.ID())
 }
