@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
@@ -25,18 +28,26 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// chats is the workflow "agent" over a model, with the tool look.
+// chats is the workflow "agent" over a model, with the tools look and note.
 func chats(t testing.TB, m *scripted.Model) *workflow.Workflow {
 	t.Helper()
-	look, err := tool.New("look", "Look something up.", func(_ context.Context, in struct {
-		At string `json:"at"`
-	}) (string, error) {
-		return "seen " + in.At, nil
-	}, &tool.Options{Effect: tool.Pure})
-	if err != nil {
-		t.Fatal(err)
+	return watched(t, m, func(*tool.Call) {})
+}
+
+// watched is chats whose calls are seen.
+func watched(t testing.TB, m *scripted.Model, see func(*tool.Call)) *workflow.Workflow {
+	t.Helper()
+	var all []*tool.Tool
+	for _, name := range []string{"look", "note"} {
+		all = append(all, &tool.Tool{Name: name, Description: "Look something up.", Effect: tool.Pure, Input: &jsonschema.Schema{Type: "object"},
+			Run: func(_ context.Context, c *tool.Call) (string, error) {
+				var in struct{ At string }
+				see(c)
+				err := json.Unmarshal(c.Args, &in)
+				return "seen " + in.At, err
+			}})
 	}
-	tools, err := tool.NewSet(look)
+	tools, err := tool.NewSet(all...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -528,7 +539,12 @@ func TestChatWithinAWindow(t *testing.T) {
 		return turn.Using(size/4, 60)
 	}}
 	store := runlog.NewMemory(nil)
-	w := chats(t, m)
+	var calls atomic.Int32
+	w := watched(t, m, func(c *tool.Call) {
+		if n := calls.Add(1); n > 1 && !slices.Contains(c.Seen, "look") {
+			t.Errorf("call %d was told of %q only", n, c.Seen)
+		}
+	})
 	e := engine(t, store, w)
 	ctx := context.WithoutCancel(t.Context())
 	run, err := e.Start(ctx, lead.Name, json.RawMessage(fmt.Sprintf(`{"prompt":%q,"chat":true}`, message(0))), nil)
@@ -563,4 +579,40 @@ func TestChatWithinAWindow(t *testing.T) {
 		t.Errorf("the last request has no summary: %q", told(got[len(got)-1].Messages))
 	}
 	replays(t, e, run.ID())
+}
+
+// What an agent was given by strangers taints its later calls: also in later messages, and in a run that continues.
+func TestChatKeepsWhatWasSeen(t *testing.T) {
+	t.Parallel()
+	m := &scripted.Model{Turns: []scripted.Turn{
+		scripted.Call("look", `{"at":"1"}`), scripted.Say("One."), scripted.Call("note", `{"at":"2"}`), scripted.Say("Two."),
+		scripted.Call("note", `{"at":"3"}`), scripted.Say("Three."), scripted.Call("note", `{"at":"4"}`), scripted.Say("Four."),
+	}}
+	var mu sync.Mutex
+	var seen [][]string
+	r := &rig{}
+	e := engine(t, runlog.NewMemory(nil), watched(t, m, func(c *tool.Call) { mu.Lock(); seen = append(seen, c.Seen); mu.Unlock() }), r.workflow(t))
+	ctx := context.WithoutCancel(t.Context())
+	run, err := e.Start(ctx, lead.Name, json.RawMessage(`{"prompt":"Look."}`), nil)
+	for _, text := range []string{"Note.", "Note again."} {
+		if err != nil {
+			t.Fatal(err)
+		}
+		outcome(t, run)
+		run, err = e.Continue(ctx, run.ID(), text, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends(t, run, runlog.Paused)
+	done := start(t, e, nil)
+	ends(t, done, runlog.Completed)
+	if run, err = e.Continue(ctx, done.ID(), "Note that.", nil); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, run, runlog.Paused)
+	want := [][]string{nil, {"look"}, {"look", "note"}, {"run_workflow"}}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Error(diff)
+	}
 }

@@ -58,6 +58,9 @@ type Inputs struct {
 	Chat bool `json:"chat,omitempty" jsonschema:"wait for the next message after each answer, instead of ending"`
 	// Messages is the conversation before Prompt: in the inputs, that of the run that this one continues; in the state, all of it.
 	Messages []model.Message `json:"messages,omitempty" jsonschema:"set by the run itself: the conversation that it continues"`
+	// Seen names the tools whose results are in the conversation, or were before it was cut down: what they gave may have misled
+	// the agent.
+	Seen []string `json:"seen,omitempty" jsonschema:"set by the run itself: the tools whose results are in messages"`
 	// Definition is what the agent is made of, so that a run is not resumed with another.
 	Definition map[string]string `json:"definition,omitempty" jsonschema:"set by the run itself"`
 }
@@ -223,6 +226,7 @@ func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state
 	w := &agent.Work{
 		Prompt:   s.Prompt,
 		Messages: s.Messages,
+		Seen:     s.Seen,
 		State:    func() (json.RawMessage, error) { return json.Marshal(s) },
 		Stopped:  t.Stopped(),
 	}

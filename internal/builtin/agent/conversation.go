@@ -26,6 +26,7 @@ type update struct {
 	// Messages go to the end of the conversation, or take the place of those that have their IDs.
 	Messages []model.Message `json:"messages,omitempty"`
 	Instead  bool            `json:"instead,omitempty"` // the messages take the place of the whole conversation
+	Seen     []string        `json:"seen,omitempty"`    // if not nil, in place of those before
 	Prompt   string          `json:"prompt,omitempty"`  // what the user says next
 	Ended    bool            `json:"ended,omitempty"`   // the user says nothing more
 }
@@ -58,6 +59,9 @@ func fold(s state, u update) state {
 	if s.Text = u.Text; len(u.Messages) == 0 {
 		return s
 	}
+	if u.Seen != nil {
+		s.Seen = u.Seen
+	}
 	s.Text = cmp.Or(s.Text, u.Messages[len(u.Messages)-1].Text())
 	if u.Instead {
 		s.Messages = u.Messages
@@ -79,6 +83,9 @@ func fold(s state, u update) state {
 func turned(s *state, out *agent.Outcome) (u update) {
 	if out.Stop == agent.StopLimit {
 		u.Text = strings.TrimSpace(fmt.Sprintf("%s\n\n(Stopped after %d turns. Send a message to continue.)", out.Text, out.Turns))
+	}
+	if len(out.Seen) > len(s.Seen) {
+		u.Seen = out.Seen
 	}
 	all := out.Messages
 	if len(all) < len(s.Messages) {
@@ -137,6 +144,7 @@ func continued(records iter.Seq2[runlog.Record, error], message string) (json.Ra
 			}
 			c = &conversation{lead: d.Workflow == Name}
 			if !c.lead {
+				in.Seen = []string{"run_workflow"} // its output may be what strangers wrote
 				c.say(model.User, fmt.Sprintf("The workflow %s was run with these inputs:\n\n%s", d.Workflow, d.Inputs))
 			} else if err := json.Unmarshal(d.Inputs, &in); err != nil {
 				return nil, fmt.Errorf("the inputs of the run: %w", err)
@@ -159,6 +167,13 @@ func continued(records iter.Seq2[runlog.Record, error], message string) (json.Ra
 	}
 	c.answer()
 	in.Prompt, in.Chat, in.Definition = message, true, nil
+	for _, m := range c.messages {
+		for _, p := range m.Parts {
+			if p.Kind == model.Result && !slices.Contains(in.Seen, p.Call.Name) {
+				in.Seen = append(in.Seen, p.Call.Name)
+			}
+		}
+	}
 	in.Messages = bound(c.messages, mostContinued)
 	for i := range in.Messages {
 		in.Messages[i].ID = fmt.Sprintf("before-%d", i+1) // those of the run that continues are its own
