@@ -58,8 +58,8 @@ func (r *Run) rest() {
 
 // An Outcome is how an execution ended.
 type Outcome struct {
-	Status  runlog.Status // Interrupted if it was stopped and can be resumed, as can one WaitingStorage
-	Output  json.RawMessage
+	Status  runlog.Status   // Interrupted if it was stopped and can be resumed, as can one WaitingStorage
+	Output  json.RawMessage // of a run that has ended, and of one that waits for the next message of a conversation: the last answer
 	Steps   int
 	Skipped []string
 	Open    []runlog.Question   // of a paused run
@@ -135,7 +135,7 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		hide()
 		r.outcome.Folder = files()
 		if l.ended != nil {
-			l.ended(r.outcome)
+			l.ended(&r.outcome)
 		}
 	})
 	return r
@@ -446,11 +446,19 @@ func pause(ctx context.Context, j *journal.Journal, res *workflow.Result, why er
 		out.Short = short
 	}
 	paused := runlog.RunPaused{Waiting: waiting, Waited: j.Waited()}
+	if paused.Message = out.Short == nil && onlyMessages(out.Open); paused.Message && res != nil {
+		out.Output = res.Output
+	}
 	if out.Short != nil {
 		paused.Reason, paused.Short = out.Short.Error(), out.Short
 	}
 	out.end(ctx, j, runlog.KindRunPaused, paused)
 	return out
+}
+
+// onlyMessages reports whether a run waits for nothing but the next message of a conversation.
+func onlyMessages(open []runlog.Question) bool {
+	return len(open) > 0 && !slices.ContainsFunc(open, func(q runlog.Question) bool { return q.Kind != runlog.QuestionMessage })
 }
 
 // end writes the last record of an execution. If the store can take no more the run is
@@ -527,7 +535,10 @@ func record(ctx context.Context, j *journal.Journal, res *workflow.Result, err e
 		}
 	}
 	if res != nil {
-		out.Output, out.Steps, out.Skipped = res.Output, res.Steps, res.Skipped
+		out.Steps, out.Skipped = res.Steps, res.Skipped
+		if err == nil { // else it is that of the run so far
+			out.Output = res.Output
+		}
 	}
 	if err == nil {
 		out.Status = runlog.Completed

@@ -291,7 +291,7 @@ func (e *Engine) edits(started *runlog.RunStarted, given []graph.Edit) ([]graph.
 
 // begin creates a run with the given records. No process executes it yet.
 func (e *Engine) begin(ctx context.Context, started *runlog.RunStarted, recs []runlog.Record) (id string, err error) {
-	j, err := e.create(ctx, &journal.Options{Create: &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: started.Parent}})
+	j, err := e.create(ctx, "", &journal.Options{Create: &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: started.Parent}})
 	if err != nil {
 		return "", err
 	}

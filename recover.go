@@ -61,7 +61,7 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 			e.pass(info.ID, err, &o)
 			continue
 		}
-		ro := &ResumeOptions{Answer: o.Answer, recovers: true, ended: func(out Outcome) { e.ended(ctx, info.ID, &out, &o) }}
+		ro := &ResumeOptions{Answer: o.Answer, recovers: true, ended: func(out *Outcome) { e.ended(ctx, info.ID, out, &o) }}
 		if o.Observe != nil {
 			ro.Observe = func(rec runlog.Record, err error) { o.Observe(info.ID, rec, err) }
 		}

@@ -146,6 +146,9 @@ type Answering func(ctx context.Context, q runlog.Question) (*runlog.Answer, boo
 
 // StartOptions are the settings of one run. Nil means the defaults.
 type StartOptions struct {
+	// ID names the run, so that a caller may start it again without doing it twice: a run of that ID, workflow and inputs, as
+	// Settle gives them, is resumed, or returns its outcome, as Resume does. Another run gives a *ConflictError. Defaults to NewID.
+	ID     string
 	Title  string    // one line about the run, for listings; defaults to the first required input
 	Answer Answering // defaults to leaving every question open, which pauses the run
 	// Budget bounds what the run may use, all of its executions together. At a limit the
@@ -199,9 +202,12 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if err := bounded(w, inputs, o.Budget); err != nil {
 		return nil, err
 	}
-	j, err := e.create(ctx, &journal.Options{Create: &runlog.NewRun{Workflow: w.Name, Title: o.Title}, Budget: o.Budget})
+	j, err := e.create(ctx, o.ID, &journal.Options{Create: &runlog.NewRun{Workflow: w.Name, Title: o.Title}, Budget: o.Budget})
 	if err != nil {
 		return nil, err
+	}
+	if j.Info().Head > 0 {
+		return e.again(ctx, j, w, inputs, &o)
 	}
 	inputs = j.Clean(inputs)
 	if pinned != nil {
@@ -231,9 +237,12 @@ func (e *Engine) undo(ctx context.Context, j *journal.Journal, err error) error 
 	return err
 }
 
-// create opens the journal of a new run, which is not listed until it has its first record.
-func (e *Engine) create(ctx context.Context, opt *journal.Options) (j *journal.Journal, err error) {
-	opt.Create.Status = runlog.Importing
+// create opens the journal of a new run, which is not listed until it has its first record. With an ID it may be one that there is.
+func (e *Engine) create(ctx context.Context, id string, opt *journal.Options) (j *journal.Journal, err error) {
+	if opt.Create.Status = runlog.Importing; id != "" {
+		opt.Reopen = true
+		return e.open(ctx, id, opt)
+	}
 	for range 10 { // a short ID may be taken
 		j, err = e.open(ctx, e.opt.NewID(), opt)
 		if !errors.Is(err, runlog.ErrExists) {
@@ -274,8 +283,8 @@ type ResumeOptions struct {
 	// still there, see graph.RunOptions. Defaults to a *graph.ChangedError.
 	AllowChange bool
 
-	recovers bool          // nobody has asked for it: what stands in the way leaves the run as it was
-	ended    func(Outcome) // called when the execution has ended
+	recovers bool           // nobody has asked for it: what stands in the way leaves the run as it was
+	ended    func(*Outcome) // called when the execution has ended
 }
 
 // Resume takes up a run that was interrupted, failed or paused, or that waits for storage. Nothing that is in

@@ -21,6 +21,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -651,4 +652,56 @@ func ExampleEngine_Serve() {
 	})
 	fmt.Println("stopped:", err)
 	// Output: stopped: <nil>
+}
+
+// A run that is started again by its ID is resumed, or gives its outcome, and is no other run.
+func TestStartByID(t *testing.T) {
+	t.Parallel()
+	store := runlogtest.NewMortal()
+	r := &rig{second: func(ctx context.Context, _ *graph.Task) (string, error) {
+		return graph.Ask[string](ctx, graph.Question{Text: "Which?"})
+	}}
+	w := r.workflow(t)
+	e := engine(t, store, w)
+	ctx := context.WithoutCancel(t.Context())
+	begin := func(inputs string) (*superstep.Run, error) {
+		return e.Start(ctx, "job", json.RawMessage(inputs), &superstep.StartOptions{ID: "order-17"})
+	}
+	store.DieAt(0, false) // before its first record
+	if _, err := begin(`{"task":"a"}`); !errors.Is(err, runlogtest.ErrCrash) {
+		t.Fatal(err)
+	}
+	store.Revive()
+	e = engine(t, store, w)
+	for range 2 {
+		run, err := begin(`{"task":"a"}`)
+		if err != nil || run.ID() != "order-17" {
+			t.Fatal(err)
+		}
+		ends(t, run, runlog.Paused)
+	}
+	for inputs, why := range map[string]string{`{"task":"b"}`: `"a", not "b"`, `{"task":"a","n":3}`: "n is absent, not 3"} {
+		var conflict *superstep.ConflictError
+		if _, err := begin(inputs); !errors.As(err, &conflict) || !strings.Contains(conflict.Why, why) {
+			t.Errorf("%s: %v", inputs, err)
+		}
+	}
+	if err := e.Answer(ctx, "order-17", "second", &runlog.Answer{Value: json.RawMessage(`"!"`)}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		run, err := begin(`{ "task": "a" }`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := ends(t, run, runlog.Completed); string(out.Output) != `"a:1!"` {
+			t.Errorf("%s", out.Output)
+		}
+	}
+	if r.first.Load() != 1 {
+		t.Errorf("the first step ran %d times", r.first.Load())
+	}
+	if _, err := e.Start(ctx, "job", json.RawMessage(`{"task":"a"}`), &superstep.StartOptions{ID: "No Such"}); err == nil {
+		t.Error("an ID that is none passes")
+	}
 }

@@ -95,7 +95,8 @@ type Outcome struct {
 	// Messages is the conversation, with that of the Work, as the model had it at the end. Each message has an ID,
 	// which is the same when the run is resumed, and which no other run gives.
 	Messages  []model.Message
-	Shortened bool // messages were cut down, or a summary took their place
+	Seen      []string // the tools whose results the agent was given, with those of the Work
+	Shortened bool     // messages were cut down, or a summary took their place
 	Turns     int
 	Calls     int // of tools, with those that were turned down
 	Usage     model.Usage
@@ -123,6 +124,8 @@ type Work struct {
 	// Messages is the conversation so far, before the Prompt: every call in it has its result. They
 	// must not change while the agent works.
 	Messages []model.Message
+	// Seen names tools whose results were in the conversation, and may not be in Messages any more; see tool.Call.
+	Seen []string
 	// State is handed to tools, see tool.Call. Nil outside of a workflow.
 	State func() (json.RawMessage, error)
 	// Stopped is closed when the run is to stop between two tasks: an agent that waits for a
@@ -149,9 +152,16 @@ func (a *Agent) Run(ctx context.Context, scope *journal.Scope, w *Work) (*Outcom
 	if scope.Own("") != "" { // results in an imported run are what its file claims
 		r.seen = append(r.seen, tool.ImportedFile)
 	}
+	r.saw(w.Seen...)
 	for _, m := range w.Messages {
+		for _, p := range m.Parts {
+			if p.Kind == model.Result && p.Call != nil {
+				r.saw(p.Call.Name)
+			}
+		}
 		r.add(m)
 	}
+	defer func() { r.out.Seen = r.seen }()
 	if w.Prompt != "" || len(w.Messages) == 0 {
 		r.add(model.UserText(w.Prompt))
 	}
@@ -316,6 +326,15 @@ func answered(open []model.Call, m model.Message) (left []model.Call, ok bool) {
 	return left, ok
 }
 
+// saw notes the tools whose results are in the conversation.
+func (r *run) saw(names ...string) {
+	for _, name := range names {
+		if !slices.Contains(r.seen, name) {
+			r.seen = append(r.seen[:len(r.seen):len(r.seen)], name) // calls hold what it was before
+		}
+	}
+}
+
 // add puts a message into the conversation.
 func (r *run) add(m model.Message) {
 	if r.added++; m.ID == "" {
@@ -396,9 +415,7 @@ func (r *run) turn(ctx context.Context) (done bool, err error) {
 	}
 	answers := model.Message{Role: model.Tool}
 	for i, c := range calls {
-		if !slices.Contains(r.seen, c.Name) {
-			r.seen = append(r.seen[:len(r.seen):len(r.seen)], c.Name) // calls hold what it was before
-		}
+		r.saw(c.Name)
 		answers.Parts = append(answers.Parts, model.ToolResult(c, results[i].Text, results[i].Error).Parts...)
 		if c.Name == r.Finish && !results[i].Error && r.out.Args == nil {
 			r.out.Args = c.Args

@@ -133,6 +133,9 @@ func playSteps(r *modeltest.ParsedRequest) modeltest.Reply {
 			}
 		}
 	}
+	if r.Messages[len(r.Messages)-1].Text() == "SLOWLY" {
+		time.Sleep(time.Second)
+	}
 	reply := modeltest.Text("it has: " + strings.Join(results, " | "))
 	if n := len(results); n < len(steps) {
 		name, _ := strconv.Unquote(string(steps[n][0]))

@@ -103,6 +103,7 @@ type ending struct {
 	err      *Error // nil if nothing is wrong
 	open     []tui.Question
 	shown    bool // the user is looking at the run already
+	awaits   bool // it waits for the next message of a conversation, and for nothing else
 }
 
 // lacks adds to the ending that the run needs a larger budget, if it does.
@@ -129,6 +130,13 @@ func endingOf(ctx context.Context, s *tui.Session, out *superstep.Outcome) *endi
 			e.exit, e.err = err.Exit, err
 		}
 	case runlog.Paused:
+		if e.run.AwaitsMessage() && out.Short == nil { // nobody has to do anything
+			e.awaits = true
+			if e.output == nil {
+				e.output = lastAnswer(e.run)
+			}
+			break
+		}
 		e.exit, e.open = ExitPaused, tui.Questions(e.run.Open())
 		e.lacks(out.Short)
 		if s.Refused() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/events"
 	"github.com/superstep-dev/superstep/internal/transcript"
@@ -28,6 +29,7 @@ type questionJSON struct {
 // finishedJSON is the data of the event run.finished.
 type finishedJSON struct {
 	Status   runlog.Status    `json:"status"`
+	Reason   string           `json:"reason,omitempty"` // "message": it waits for the next message of a conversation
 	Exit     int              `json:"exit"`
 	Duration int64            `json:"duration_ms"`
 	Usage    transcript.Usage `json:"usage"`
@@ -51,6 +53,9 @@ func (e *ending) json() finishedJSON {
 	f := finishedJSON{
 		Status: e.status, Exit: e.exit, Duration: e.duration.Milliseconds(), Output: e.output, stepLists: stepsOf(e.run),
 		Usage: e.run.Used(), Questions: questions(e.open),
+	}
+	if e.awaits {
+		f.Reason = host.ReasonMessage
 	}
 	for i := range f.Questions {
 		f.Questions[i].Schema, f.Questions[i].Example = e.open[i].Asked.Schema, e.open[i].Example()
@@ -174,7 +179,7 @@ func nextSteps(a *app, e *ending) {
 	if !a.kept() {
 		return
 	}
-	line := func(what, do string) { a.err.line(fmt.Sprintf("  %-7s %s", what, do)) }
+	line := func(what, do string) { a.err.line("  " + pad(what) + " " + do) }
 	var o struct{ Report *string }
 	if json.Unmarshal(e.output, &o) == nil && o.Report != nil {
 		if dir, _ := a.host().Folder(e.id); *o.Report == "" && dir != "" {
@@ -202,6 +207,10 @@ func nextSteps(a *app, e *ending) {
 			line("Resume", a.hint("runs", "resume", e.id))
 		}
 	case runlog.Paused:
+		if e.awaits {
+			line("Reply", continues(a, e.id))
+			break
+		}
 		words := []string{"runs", "resume", e.id}
 		if e.run.Short != nil {
 			words = append(words, raised(e.run.Short)...)

@@ -147,6 +147,7 @@ func raised(e *runlog.BudgetError) []string {
 func newRunCommand(a *app) *cobra.Command {
 	var r running
 	var g arguments.Given
+	var ref string // of the run to continue
 	cmd := &cobra.Command{
 		Use:   "run WORKFLOW|FILE [free text | key=value ...]",
 		Short: "Run a workflow",
@@ -154,6 +155,7 @@ func newRunCommand(a *app) *cobra.Command {
 			`run WORKFLOW "free text"`, "for the first required input",
 			"run WORKFLOW key=value -o json", "",
 			"run WORKFLOW --plan", "what it would do",
+			`run agent --continue "MESSAGE"`, "the newest conversation here",
 			"run WORKFLOW --help", "its inputs"),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -174,6 +176,7 @@ func newRunCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or "+
 		"offline; also SUPERSTEP_MODEL")
 	cmd.Flags().IntVar(&r.every, "snapshot-every", 0, "write a snapshot after every so many supersteps too (default: when the log has grown enough)")
+	addContinue(a, cmd, &ref)
 	cmd.Flags().VarP((*arguments.List)(&g.Pairs), "input", "i", "an input: key=value (may be repeated)")
 	cmd.Flags().StringVar(&g.File, "inputs", "", "read inputs from a JSON `file`, - for standard input")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -195,6 +198,9 @@ func newRunCommand(a *app) *cobra.Command {
 		}
 		if n := cmd.ArgsLenAtDash(); n >= 0 {
 			g.Words = slices.Insert(slices.Clone(g.Words), max(0, n-1), "--")
+		}
+		if cmd.Flags().Changed("continue") {
+			return continueRun(cmd.Context(), a, args[0], ref, &g, &r, ans)
 		}
 		return runWorkflow(cmd.Context(), a, args[0], &g, &r, ans)
 	}

@@ -198,7 +198,7 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 // imported.
 func why(r *host.RunItem) string {
 	var words []string
-	if r.Status == host.Waiting {
+	if r.Status == host.Waiting && r.Reason != host.ReasonMessage {
 		words = append(words, "needs you")
 	}
 	if r.Reason != "" {

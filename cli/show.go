@@ -124,7 +124,12 @@ func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *hos
 			put("  allowed by --allow %s", clean.Shell(d.Always))
 		}
 	}
-	for _, q := range openQuestions(&info, r) {
+	open := openQuestions(&info, r)
+	if r.AwaitsMessage() {
+		open = nil
+		put("\n%s", p.Dim("waits for your next message"))
+	}
+	for _, q := range open {
 		put("\n%s", strings.Join(q.Lines(p), "\n"))
 	}
 	if r.Reason != "" {
@@ -220,6 +225,9 @@ func indent(s string) string {
 // nextShown prints the commands that make sense after showing a run.
 func nextShown(a *app, info runlog.Info, r *transcript.Run) {
 	e := &ending{run: r, id: info.ID, open: tui.Questions(r.Open()), status: info.Status, output: r.Output, shown: true}
+	if e.awaits = info.Status == runlog.Paused && r.AwaitsMessage(); e.awaits {
+		e.open = nil
+	}
 	if info.Status == runlog.Failed {
 		e.exit = exitOf(r.Code)
 	}

@@ -24,6 +24,9 @@ const (
 	Damaged runlog.Status = "damaged" // its log cannot be read from its beginning
 )
 
+// ReasonMessage is the Reason of a run that needs nobody: it waits for the next message of a conversation.
+const ReasonMessage = "message"
+
 // A RunItem is a run in a listing.
 type RunItem struct {
 	ID       string        `json:"id"`
@@ -33,7 +36,7 @@ type RunItem struct {
 	Created  time.Time     `json:"created"`
 	Updated  time.Time     `json:"updated"`
 	Owner    string        `json:"owner,omitempty"`
-	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "" for questions
+	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "message", "" for questions
 	Parent   string        `json:"parent,omitempty"` // of a fork
 	Imported *Origin       `json:"imported,omitempty"`
 }
@@ -62,12 +65,13 @@ func (h *Host) RunItems(ctx context.Context, infos []runlog.Info) (items []RunIt
 func (h *Host) runItems(ctx context.Context, store runlog.Store, infos []runlog.Info) (items []RunItem, problems []error) {
 	items = make([]RunItem, 0, len(infos))
 	for _, i := range infos {
+		message := false // it waits for the next message of a conversation, and for nothing else
 		if i.Status == runlog.Running {
-			if waits, err := waits(ctx, store, &i); err == nil && waits { // what cannot be read runs, as far as is known
-				i.Status = Waiting
+			if waits, only, err := waits(ctx, store, &i); err == nil && waits { // what cannot be read runs, as far as is known
+				i.Status, message = Waiting, only
 			}
 		}
-		short, err := shortOf(ctx, store, &i)
+		paused, err := pausedOf(ctx, store, &i)
 		if err != nil {
 			problems = append(problems, err)
 		}
@@ -80,7 +84,11 @@ func (h *Host) runItems(ctx context.Context, store runlog.Store, infos []runlog.
 				i.Status = Damaged
 			}
 		}
-		items = append(items, NewRunItem(&i, short, o))
+		item := NewRunItem(&i, paused.Short, o)
+		if message || paused.Message {
+			item.Reason = ReasonMessage
+		}
+		items = append(items, item)
 	}
 	return items, problems
 }
@@ -88,32 +96,32 @@ func (h *Host) runItems(ctx context.Context, store runlog.Store, infos []runlog.
 // tail is how many of a run's last records a listing reads.
 const tail = 256
 
-// waits reports whether a run does nothing but wait for answers, as far as the end of its log shows.
-func waits(ctx context.Context, store runlog.Store, info *runlog.Info) (bool, error) {
+// waits reports whether a run does nothing but wait for answers, as far as the end of its log shows, and whether it waits for
+// messages only.
+func waits(ctx context.Context, store runlog.Store, info *runlog.Info) (waits, messages bool, err error) {
 	run := &transcript.Run{}
 	for r, err := range runlog.Records(ctx, store, info.ID, max(info.Head, tail)-tail+1) {
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 		run.Apply(r)
 	}
-	return run.Waits(), nil
+	return run.Waits(), run.AwaitsMessage(), nil
 }
 
-// shortOf returns the budget for which a run is paused, from its last record.
-func shortOf(ctx context.Context, store runlog.Store, info *runlog.Info) (*runlog.BudgetError, error) {
+// pausedOf returns why a run is paused, from its last record.
+func pausedOf(ctx context.Context, store runlog.Store, info *runlog.Info) (d runlog.RunPaused, err error) {
 	if info.Status != runlog.Paused {
-		return nil, nil
+		return d, nil
 	}
 	recs, err := store.Read(ctx, info.ID, info.Head, 1)
 	if err != nil || len(recs) == 0 || recs[0].Kind != runlog.KindRunPaused {
-		return nil, err
+		return d, err
 	}
-	var d runlog.RunPaused
 	if err := json.Unmarshal(recs[0].Data, &d); err != nil {
-		return nil, fmt.Errorf("run %s: its last record: %w", info.ID, err)
+		return d, fmt.Errorf("run %s: its last record: %w", info.ID, err)
 	}
-	return d.Short, nil
+	return d, nil
 }
 
 // OriginOf returns the mark of a run, nil if it was not imported.

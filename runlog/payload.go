@@ -42,6 +42,7 @@ type RunPaused struct {
 	Short   *BudgetError `json:"short,omitempty"`      // the limit it has met
 	By      string       `json:"by,omitempty"`         // who paused it, "" if nobody did
 	Request string       `json:"request_id,omitempty"` // the ID of the request for that, "" if nobody executed the run
+	Message bool         `json:"message,omitempty"`    // nothing but the next message of a conversation is waited for
 
 	Waited time.Duration `json:"waited,omitempty"` // as of Answer
 }
@@ -282,6 +283,7 @@ const (
 	QuestionGate       QuestionKind = "gate"       // whether a step may begin
 	QuestionPermission QuestionKind = "permission" // whether a tool may be called
 	QuestionUnknown    QuestionKind = "unknown"    // what became of an effect
+	QuestionMessage    QuestionKind = "message"    // the next message of a conversation: nothing is wanted of anybody
 )
 
 // QuestionCall is the tool call of a permission request, as data: each face words it for itself.

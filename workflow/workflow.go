@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -57,6 +59,9 @@ type Workflow struct {
 	// Adopt creates the beginning of a run with these inputs and this pinned definition from a run
 	// of another version of the workflow. If nil, that is not supported.
 	Adopt func(inputs, pinned json.RawMessage, old *Past) (*graph.Forked, error)
+	// Continue returns the inputs of a run that continues, with a message, the conversation of another run, which is given as its
+	// records. That run may be of any workflow. If nil, runs of this workflow continue no conversation.
+	Continue func(records iter.Seq2[runlog.Record, error], message string) (json.RawMessage, error)
 	// Flow returns the graph of a run with these inputs, to read the run's history and states from
 	// its log and to fork it. It has no side effects, and may be called at any time. It is nil if
 	// the workflow is not one graph.
@@ -116,6 +121,7 @@ func New[In, S, U, Out any](name, description string, flow *graph.Flow[S, U], be
 
 // Func is New for a workflow that builds its graph from its inputs, and runs it with the options
 // Graph of the Exec. If it always runs the same graph, set Flow of the result.
+// An output that is not zero, returned with an error, is the output of the run so far.
 func Func[In, Out any](name, description string, run func(ctx context.Context, in In, e *Exec) (Out, error)) (*Workflow, error) {
 	schema, err := jsonschema.For[In](nil)
 	if err != nil {
@@ -130,13 +136,15 @@ func Func[In, Out any](name, description string, run func(ctx context.Context, i
 		res, own := &Result{}, *e
 		own.Graph.Ended = func(steps int, skipped []string) { res.Steps, res.Skipped = steps, skipped }
 		out, err := run(ctx, in, &own)
-		if err != nil {
+		if err != nil && reflect.ValueOf(&out).Elem().IsZero() {
 			return res, err
 		}
-		if res.Output, err = json.Marshal(out); err != nil {
-			return res, fmt.Errorf("workflow %q: its output: %w", name, err)
+		b, unencodable := json.Marshal(out)
+		if err == nil && unencodable != nil {
+			err = fmt.Errorf("workflow %q: its output: %w", name, unencodable)
 		}
-		return res, nil
+		res.Output = b
+		return res, err
 	}
 	return w, nil
 }

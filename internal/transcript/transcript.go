@@ -376,6 +376,12 @@ func (r *Run) Waits() bool {
 	return r.Status == runlog.Running && r.asking > 0 && r.Time.since.IsZero()
 }
 
+// AwaitsMessage reports whether a run waits for nothing but the next message of a conversation, so that it needs nobody.
+func (r *Run) AwaitsMessage() bool {
+	open := r.Open()
+	return r.Short == nil && len(open) > 0 && !slices.ContainsFunc(open, func(q *Question) bool { return q.Kind != runlog.QuestionMessage })
+}
+
 // Active lists the tasks that are running or waiting, in the order they were first heard of.
 func (r *Run) Active() []*Task {
 	var out []*Task

@@ -145,6 +145,9 @@ func (k *asker) pending() (open []runlog.Question, moved <-chan struct{}) {
 	defer k.mu.Unlock()
 	for _, q := range all {
 		id := identity(q.Path, q.Key)
+		if q.Kind == runlog.QuestionMessage { // nobody has to answer it now
+			continue
+		}
 		if c := k.claims[id]; !k.put[id] && (c == nil || c.err != nil) {
 			open = append(open, q)
 		}
@@ -275,6 +278,9 @@ func (k *asker) answer(ctx context.Context, q runlog.Question) (*runlog.Answer, 
 		if c.err == nil || !k.interactive() {
 			return c.answered(), c.err == nil
 		}
+	}
+	if q.Kind == runlog.QuestionMessage { // it comes when the user has one
+		return nil, false
 	}
 	if k.interactive() { // it is on the screen, or will be: what is answered there reaches the run by itself
 		k.settled(ctx, &q)

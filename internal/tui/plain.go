@@ -129,8 +129,14 @@ func (v *plain) see(rec *runlog.Record, r *transcript.Run) {
 	case runlog.KindStepCommitted:
 		v.stepDone(rec, r)
 	case runlog.KindAsked:
+		if r.AwaitsMessage() {
+			break
+		}
 		v.line(rec.Time, "ask "+task.Path+" "+strconv.Quote(lastQuestion(r, task.Path)))
 	case runlog.KindRunPaused:
+		if r.AwaitsMessage() {
+			break
+		}
 		for _, q := range r.Open() {
 			v.line(rec.Time, "ask "+q.Path+" -> waiting for an answer")
 		}

@@ -174,8 +174,11 @@ func (s *Session) LastLine(status runlog.Status, exit int, took time.Duration) s
 		return closing(s.screen.Err, status, took, &s.run)
 	}
 	word := string(status)
-	if status == runlog.Completed {
+	switch {
+	case status == runlog.Completed:
 		word = "finished"
+	case status == runlog.Paused && s.run.AwaitsMessage():
+		word = "answered"
 	}
 	line := fmt.Sprintf("%s run %s %s %s tokens=%s agents=%d", s.now().Format(time.TimeOnly), s.id, word, inwords.Duration(took),
 		inwords.Count(s.run.Usage.In+s.run.Usage.Out), len(s.run.Agents))
@@ -197,7 +200,9 @@ func closing(p Palette, status runlog.Status, took time.Duration, r *transcript.
 	case runlog.WaitingStorage:
 		sign, how = p.Yellow("?"), "waits for storage after"
 	case runlog.Paused:
-		sign, how = p.Yellow("?"), "paused after"
+		if sign, how = p.Yellow("?"), "paused after"; r.AwaitsMessage() {
+			sign, how = p.Green("⣿"), "answered in"
+		}
 	case runlog.Failed:
 		sign, how = p.Red("✗"), "failed after"
 	case runlog.Cancelled:

@@ -11,10 +11,13 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -51,6 +54,13 @@ type Inputs struct {
 	// Rules are what agents may do in this run, whoever continues with it.
 	Rules []string `json:"rules,omitempty" jsonschema:"what agents may do in this run, such as deny read_file(secret/**)"`
 	OnAsk string   `json:"on_ask,omitempty" jsonschema:"what becomes of calls that need leave where nobody can be asked: wait or deny"`
+	// Chat has the run wait for the next message after each answer, see conversation.go.
+	Chat bool `json:"chat,omitempty" jsonschema:"wait for the next message after each answer, instead of ending"`
+	// Messages is the conversation before Prompt: in the inputs, that of the run that this one continues; in the state, all of it.
+	Messages []model.Message `json:"messages,omitempty" jsonschema:"set by the run itself: the conversation that it continues"`
+	// Seen names the tools whose results are in the conversation, or were before it was cut down: what they gave may have misled
+	// the agent.
+	Seen []string `json:"seen,omitempty" jsonschema:"set by the run itself: the tools whose results are in messages"`
 	// Definition is what the agent is made of, so that a run is not resumed with another.
 	Definition map[string]string `json:"definition,omitempty" jsonschema:"set by the run itself"`
 }
@@ -78,7 +88,8 @@ type Crew struct {
 // state is the state of the workflow's graph.
 type state struct {
 	Inputs
-	Text string `json:"text,omitempty"`
+	Text  string `json:"text,omitempty"`
+	Ended bool   `json:"ended,omitempty"` // a chat that gets no more messages
 }
 
 // New creates the workflow.
@@ -91,7 +102,9 @@ func New(opt *Options) (*workflow.Workflow, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.Inputs.Properties["messages"].Items = &jsonschema.Schema{Type: "object"} // calls have arguments of any kind
 	w.NeedsModel = true
+	w.Continue = continued
 	for _, other := range opt.Workflows {
 		w.Uses = append(w.Uses, other.Name)
 	}
@@ -169,54 +182,72 @@ func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Ou
 		return out, err
 	}
 	final, err := flow.Run(ctx, state{Inputs: in}, &e.Graph)
+	if err != nil && final.Text == "" {
+		return out, err
+	}
 	return Output{Text: final.Text, Agent: in.Agent, Model: in.Model}, err
 }
 
-// flow returns the graph of a run: one node, the agent; a nil crew gives a graph to look at.
-func (d *delegate) flow(in *Inputs, crew *Crew) (*graph.Flow[state, string], error) {
+// flow returns the graph of a run: one node, the agent, and in a chat another that waits for the next message. A nil crew gives a
+// graph to look at.
+func (d *delegate) flow(in *Inputs, crew *Crew) (*graph.Flow[state, update], error) {
 	version, err := journal.Hash(in.Definition)
 	if err != nil {
 		return nil, err
 	}
-	g := graph.New(Name, func(s state, text string) state { s.Text = text; return s })
-	n := graph.Node[state, string]{Name: "work", Kind: "agent", Agents: 1, Version: version}
+	g := graph.New(Name, fold)
+	n := graph.Node[state, update]{Name: "work", Kind: "agent", Agents: 1, Version: version}
 	n.UsesAny = len(d.opt.Workflows) > 0
-	n.Run = func(ctx context.Context, t *graph.Task, s state) (string, error) {
+	n.Run = func(ctx context.Context, t *graph.Task, s state) (update, error) {
 		if crew == nil {
-			return "", errors.New("this graph is for looking at only")
+			return update{}, errors.New("this graph is for looking at only")
 		}
 		return d.work(ctx, t, crew, &s)
 	}
 	g.AddNode(n)
 	g.Edge(graph.Start, n.Name)
-	g.Edge(n.Name, graph.End)
+	if in.Chat {
+		listen(g, n.Name)
+	} else {
+		g.Edge(n.Name, graph.End)
+	}
 	return g.Compile()
 }
 
-// work has the agent work, with workflows in the background, and gives what it says last.
-func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state) (string, error) {
+// work has the agent work, with workflows in the background, and returns what it says last.
+func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state) (u update, err error) {
 	k, err := d.sit(ctx, t)
 	if err != nil {
-		return "", err
+		return u, err
 	}
 	defer k.close()
 	lead := *crew.Agent
 	lead.Actions = append(lead.Actions[:len(lead.Actions):len(lead.Actions)], k.actions(crew)...)
 	w := &agent.Work{
-		Prompt:  s.Prompt,
-		State:   func() (json.RawMessage, error) { return json.Marshal(s) },
-		Stopped: t.Stopped(),
+		Prompt:   s.Prompt,
+		Messages: s.Messages,
+		Seen:     s.Seen,
+		State:    func() (json.RawMessage, error) { return json.Marshal(s) },
+		Stopped:  t.Stopped(),
 	}
 	out, err := k.converse(&lead, w)
-	text, err := said(lead.Name, out, err)
-	if err != nil {
-		return "", err
+	if s.Chat && err == nil {
+		u = turned(s, out)
+	} else if u.Text, err = said(lead.Name, out, err); err != nil {
+		return u, err
 	}
 	rest, err := k.rest()
 	if err != nil || len(rest) == 0 {
-		return text, err
+		return u, err
 	}
-	return k.handOver(&lead, w, text, rest)
+	text, err := k.handOver(&lead, w, cmp.Or(u.Text, out.Text), rest)
+	if !s.Chat {
+		return update{Text: text}, err
+	}
+	u.Messages = append(u.Messages, model.Message{
+		ID: out.Messages[len(out.Messages)-1].ID + "/results", Role: model.Assistant, Parts: []model.Part{{Kind: model.Text, Text: text}},
+	})
+	return u, err
 }
 
 // said returns what an agent ended with, or why that is nothing.
