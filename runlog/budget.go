@@ -99,9 +99,9 @@ func (e *BudgetError) unit() string {
 	case BudgetMoney, BudgetWall:
 		return e.show(e.Limit)
 	case BudgetTurns:
-		return e.show(e.Limit) + " model turns"
+		return e.show(e.Limit) + " model " + plural("turn", e.Limit)
 	case BudgetCalls:
-		return e.show(e.Limit) + " tool calls"
+		return e.show(e.Limit) + " tool " + plural("call", e.Limit)
 	}
 	return e.show(e.Limit) + " " + e.What
 }
@@ -117,3 +117,10 @@ func (e *BudgetError) FailureCode() string { return "budget" }
 
 // Enough returns a limit that lets the run continue for a while.
 func (e *BudgetError) Enough() int64 { return max(2*e.Limit, e.Used+2*e.Need) }
+
+func plural(noun string, n int64) string {
+	if n == 1 {
+		return noun
+	}
+	return noun + "s"
+}
