@@ -201,7 +201,8 @@ func TestSteerASubAgent(t *testing.T) {
 			break
 		}
 	}
-	if err := there.Steer(t.Context(), run.ID(), "second/explorer[3]", "x"); err == nil || !strings.HasSuffix(err.Error(), "Those that run are: second/explorer[1], second/explorer[2]") {
+	if err := there.Steer(t.Context(), run.ID(), "second/explorer[3]", "x"); err == nil || !strings.Contains(err.Error(), "Those that run are: second/explorer[") ||
+		strings.Count(err.Error(), "second/explorer[1]") != 1 || !strings.Contains(err.Error(), "second/explorer[2]") { // in the order in which they began
 		t.Error(err)
 	}
 	told := steers(t, there, run.ID(), "second/explorer[2]", "say now")
