@@ -167,6 +167,7 @@ func (r *Run) endPart(rec *runlog.Record, d *runlog.Settled, u *Tool) {
 	if t.end(u.State, rec.Time); u.State == Failed {
 		t.Error = u.Result
 	}
+	r.took(t, d.Took)
 	u.Child = t
 	r.count(t)
 	r.touch(t)

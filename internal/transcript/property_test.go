@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"sort"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf16"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
@@ -41,7 +43,7 @@ type work struct {
 
 func anyWork(t *rapid.T) work {
 	return work{
-		Do:    rapid.SliceOfN(rapid.IntRange(0, 4), 0, 4).Draw(t, "do"),
+		Do:    rapid.SliceOfN(rapid.IntRange(0, 6), 0, 4).Draw(t, "do"),
 		Fails: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "fails"),
 		Ask:   rapid.IntRange(0, 3).Draw(t, "asks") == 0,
 	}
@@ -60,6 +62,26 @@ func (w work) perform(ctx context.Context, t *graph.Task, helper *agent.Agent) (
 			time.Sleep(2 * time.Millisecond)
 		case 2:
 			if err := t.Emit(ctx, "note", map[string]string{"text": "noted " + key}); err != nil {
+				return 0, err
+			}
+		case 3: // a graph within the task
+			flow, err := inner.Compile()
+			if err != nil {
+				return 0, err
+			}
+			if _, err := flow.Run(ctx, 0, t.Nested(key)); err != nil {
+				return 0, err
+			}
+		case 4: // agents that work for others
+			crew, err := team.New(&team.Options{
+				Agents: func(string) (*agent.Agent, error) { return helper, nil },
+				List:   func() []team.Info { return []team.Info{{Name: "helper", Description: "helps"}} }, Limit: 2,
+			})
+			if err != nil {
+				return 0, err
+			}
+			_, err = crew.SpawnAll(ctx, t.Scope(), []team.Job{{Agent: "helper", Prompt: "a"}, {Agent: "helper", Prompt: "b"}})
+			if crew.Close(); err != nil {
 				return 0, err
 			}
 		default:
@@ -83,8 +105,22 @@ func (w work) perform(ctx context.Context, t *graph.Task, helper *agent.Agent) (
 	return 1, nil
 }
 
+// inner is a graph of two nodes that are run side by side.
+var inner = func() *graph.Graph[int, int] {
+	g := graph.New("inner", func(s, u int) int { return s + u })
+	for _, name := range []string{"x", "y"} {
+		g.Add(name, func(ctx context.Context, _ int) (int, error) {
+			return graph.Do(ctx, "did", func(context.Context, string) (int, error) { return 1, nil })
+		})
+		g.Edge(graph.Start, name)
+		g.Edge(name, graph.End)
+	}
+	return g
+}()
+
 // helper is an agent that thinks, calls tools side by side and answers; its model breaks off now and then.
 func helper() *agent.Agent {
+	var broken atomic.Int64
 	var tools []*tool.Tool
 	for name, effect := range map[string]tool.Effect{"look": tool.Pure, "write": tool.Idempotent, "send": tool.Once} {
 		one, err := tool.New(name, "Does it.", func(_ context.Context, in struct{ N int }) (string, error) {
@@ -104,6 +140,11 @@ func helper() *agent.Agent {
 	m := &scripted.Model{Cost: &model.Price{In: 1, Out: 2}, Tokens: 10_000, Answer: func(req *model.Request) scripted.Turn {
 		if last := req.Messages[len(req.Messages)-1]; last.Role == model.Tool {
 			return scripted.Say("Done: ", "all ", "of it.").Using(100, 20)
+		}
+		if broken.Add(1)%5 == 0 {
+			turn := scripted.Say("I shall ", "lo")
+			turn.Err = errors.New("the connection broke")
+			return turn
 		}
 		return scripted.Think("Let me ", "see.").And(scripted.Say("I shall ", "look.")).And(scripted.Call("look", `{"N":3}`)).
 			And(scripted.Call("write", `{"N":1}`)).And(scripted.Call("look", `{"N":2}`)).And(scripted.Call("send", `{"N":0}`)).Using(50, 10)
