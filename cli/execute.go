@@ -46,8 +46,9 @@ func executeRun(ctx context.Context, a *app, j *job) error {
 		}
 	})
 	defer done()
+	program := newDriver(a, j, stream)
 	s.Ask(ctx, &tui.AskOptions{
-		Answers: j.answers, OnAsk: j.flags.onAsk,
+		Answers: j.answers, OnAsk: j.flags.onAsk, Program: program.ended(),
 		Give: func(ctx context.Context, path string, given *runlog.Answer) error {
 			return j.engine.Answer(ctx, s.ID(), path, given)
 		},
@@ -58,8 +59,10 @@ func executeRun(ctx context.Context, a *app, j *job) error {
 		return stopped(ctx, err)
 	}
 	s.Begin(run.ID())
+	program.start(ctx, run.ID())
 	out, _ := run.Wait(context.Background()) // a run that is told to stop ends in its own time; a second signal is there for the impatient
 	s.Close()
+	program.finish()
 	if s.Err() != nil {
 		a.tty.Warn(fmt.Sprintf("progress broke off: %v", s.Err()))
 	}

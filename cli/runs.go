@@ -225,25 +225,30 @@ func status(p tui.Palette, of runlog.Status) string {
 }
 
 func runsWatch(a *app) *cobra.Command {
-	return &cobra.Command{
+	var since uint64
+	cmd := &cobra.Command{
 		Use: "watch [ID]", Aliases: []string{"logs"}, Short: "Show the log of a run, and follow it while the run executes", Args: oneRunOrLast,
 		ValidArgsFunction: a.ids,
-		Example:           examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come"),
+		Example:           examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come",
+			"runs watch 7f3a -o jsonl --since 412", "what came after the event of that seq"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, info, err := findRun(cmd.Context(), a, named(args))
 			if err != nil {
 				return err
 			}
-			return watchRun(cmd.Context(), a, e, info)
+			return watchRun(cmd.Context(), a, e, info, since)
 		},
 	}
+	cmd.Flags().Uint64Var(&since, "since", 0, "only what comes after this position in the log, such as the seq of an event")
+	acts(cmd, "since")
+	return cmd
 }
 
 // watchRun follows a run until nobody runs it. Its exit code is the run's.
-func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info) error {
+func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info, since uint64) error {
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
-	s, stream := a.follow(0, false)
+	s, stream := a.follow(since, false)
 	s.Begin(info.ID)
 	var broke error
 	for rec, err := range e.Follow(ctx, info.ID, 0) {
@@ -301,6 +306,7 @@ func runsResume(a *app) *cobra.Command {
 		Example: examples(a.cfg.Name, "runs resume @last", "", "runs resume 7f3a --answer write=yes", "", "runs resume 7f3a -o jsonl", ""),
 	}
 	r.add(cmd.Flags())
+	cmd.Flags().StringVar(&r.input, "input", "", "jsonl: a program drives the run, with -o jsonl, by lines on standard input")
 	cmd.Flags().BoolVar(&again.Quarantined, "quarantined", false, "go on with a run whose processes died one after another")
 	cmd.Flags().BoolVar(&again.AllowChange, "allow-graph-change", false, "go on with the workflow as it is today, if what the run does next is still there")
 	acts(cmd, "quarantined", "allow-graph-change")
