@@ -174,6 +174,15 @@ func TestCosts(t *testing.T) {
 	)
 }
 
+// What nobody has reckoned is unknown, and not free.
+func TestUnknownCost(t *testing.T) {
+	t.Parallel()
+	x := newShownRun(t)
+	x.add(runlog.KindSettled, "w", `{"key":"turn-0","kind":"model","name":"m","output":{"message":{"role":"assistant","parts":[]},"usage":{"in":5,"out":1},"stop":"end"}}`)
+	x.add(runlog.KindTaskDone, "w", `{"node":"w","step":0}`)
+	x.want(t, []string{"task.done"}, `"task.done","task":"w","node":"w","attempt":1,"label":"w","data":{"state":"done","superstep":0,"took_ms":0,"tools":0}`)
+}
+
 // What a task waits for, and that it tries again.
 func TestEventsOfWaiting(t *testing.T) {
 	t.Parallel()

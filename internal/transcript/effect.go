@@ -224,6 +224,9 @@ func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
 		return
 	}
 	t.Usage, r.Usage = t.Usage.Add(resp.Usage), r.Usage.Add(resp.Usage)
+	if d.Spent == nil && resp.Usage != (model.Usage{}) { // nobody has reckoned it
+		r.Unpriced, t.Unpriced = true, true
+	}
 	a := t.AgentOf(d.Key)
 	if a != nil {
 		a.Usage, a.Ended = a.Usage.Add(resp.Usage), at
