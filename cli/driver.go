@@ -50,7 +50,7 @@ type driver struct {
 type order struct {
 	Type   string          `json:"type"` // answer, deny, pause or cancel
 	Task   string          `json:"task"`
-	Key    string          `json:"key"` // "" for the only question of the task
+	Key    *string         `json:"key"` // without it, an answer could be to another question than its sender has seen
 	Answer json.RawMessage `json:"answer"`
 	Output json.RawMessage `json:"output"` // see runlog.Answer
 }
@@ -117,7 +117,7 @@ func (d *driver) take(n int, line []byte) {
 	case o.Type == "cancel":
 		err = d.engine.Cancel(d.ctx, d.id)
 	default:
-		given := &runlog.Answer{Key: o.Key, Value: o.Answer, Output: o.Output, Denied: o.Type == "deny", By: "program"}
+		given := &runlog.Answer{Key: *o.Key, Value: o.Answer, Output: o.Output, Denied: o.Type == "deny", By: "program"}
 		err = d.engine.Answer(d.ctx, d.id, o.Task, given)
 	}
 	d.refuse(n, err)
@@ -147,15 +147,15 @@ func parseOrder(line []byte) (*order, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("the line has more than one JSON value")
 	}
-	about := o.Task != "" || o.Key != ""
+	about := o.Task != "" || o.Key != nil
 	switch o.Type {
 	case "answer":
-		if o.Task == "" || o.Answer == nil {
-			return nil, errors.New(`an answer needs "task" and "answer"`)
+		if o.Task == "" || o.Key == nil || o.Answer == nil {
+			return nil, errors.New(`an answer needs "task", "key" and "answer"`)
 		}
 	case "deny":
-		if o.Task == "" || o.Answer != nil || o.Output != nil {
-			return nil, errors.New(`a denial needs "task", and no "answer"`)
+		if o.Task == "" || o.Key == nil || o.Answer != nil || o.Output != nil {
+			return nil, errors.New(`a denial needs "task" and "key", and no "answer"`)
 		}
 	case "pause", "cancel":
 		if about || o.Answer != nil || o.Output != nil {

@@ -126,7 +126,6 @@ type taskDone struct {
 	State     transcript.State `json:"state"`
 	Superstep int              `json:"superstep"`
 	Took      int64            `json:"took_ms"`
-	Queued    int64            `json:"queued_ms,omitempty"`
 	Tools     int              `json:"tools"`
 	Error     string           `json:"error,omitempty"`
 	Why       string           `json:"why,omitempty"`
@@ -147,7 +146,7 @@ type failed struct {
 func ofTask(rec *runlog.Record, t *transcript.Task) []*Event {
 	if rec.Kind == runlog.KindTaskDone {
 		return one("task.done", taskDone{
-			t.State, t.Step, t.Time.Elapsed(rec.Time).Milliseconds(), data[runlog.TaskDone](rec).Queued, t.Tools, t.Error, t.Why, t.Bad, t.Cost(),
+			t.State, t.Step, t.Time.Elapsed(rec.Time).Milliseconds(), t.Tools, t.Error, t.Why, t.Bad, t.Cost(),
 		})
 	}
 	d := data[runlog.TaskFailed](rec)
