@@ -229,7 +229,7 @@ func runsWatch(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "watch [ID]", Aliases: []string{"logs"}, Short: "Show the log of a run, and follow it while the run executes", Args: oneRunOrLast,
 		ValidArgsFunction: a.ids,
-		Example:           examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come",
+		Example: examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come",
 			"runs watch 7f3a -o jsonl --since 412", "what came after the event of that seq"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, info, err := findRun(cmd.Context(), a, named(args))

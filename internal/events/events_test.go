@@ -221,7 +221,9 @@ func TestEventsOfWaiting(t *testing.T) {
 			`"parts":[{"text":"ls"}],"rule":"bash(ls)","origin":"project","reason":"it is asked about","always":"bash(ls *)","diff":"+x","options":["once","deny"]}`,
 		`"question.asked",` + v + `,"attempt":1,"label":"v","data":{"key":"q","kind":"ask","question":"Which?","options":["this"]}`,
 		`"run.paused","data":{"reason":"enough","by":"ada","waits":{"what":"person"}}`,
-		`"run.resumed","data":{"workflow":"w"}`,
+		`"run.resumed","data":{"workflow":"w","questions":[{"path":"v","key":"permit/1","kind":"permission","agent":"a","question":"May a call bash?",` +
+			`"call":{"tool":"bash","args":{"command":"ls"},"cwd":"/p","parts":[{"text":"ls"}],"rule":"bash(ls)","origin":"project","reason":"it is asked about",` +
+			`"always":"bash(ls *)","diff":"+x"},"options":["once","deny"]},{"path":"v","key":"q","kind":"ask","question":"Which?","options":["this"]}]}`,
 		`"run.interrupted","data":{"reason":"SIGTERM"}`,
 	}
 	if d := cmp.Diff(want, got); d != "" {

@@ -83,6 +83,12 @@ type runStarted struct {
 	At       uint64          `json:"at,omitempty"`
 }
 
+type runResumed struct {
+	Workflow  string                 `json:"workflow"`
+	Sandbox   string                 `json:"sandbox,omitempty"`
+	Questions []*transcript.Question `json:"questions,omitempty"` // that were asked before, and are open
+}
+
 type runPaused struct {
 	Reason string           `json:"reason,omitempty"`
 	By     string           `json:"by,omitempty"`
@@ -98,7 +104,7 @@ func ofRun(rec *runlog.Record, t *transcript.Run) []*Event {
 	case runlog.KindRunPaused:
 		return one("run.paused", runPaused{t.Reason, t.By, t.Wait()})
 	case runlog.KindRunResumed:
-		return one("run.resumed", runStarted{Workflow: t.Workflow, Sandbox: t.Sandbox})
+		return one("run.resumed", runResumed{t.Workflow, t.Sandbox, t.Open()})
 	}
 	return one("run.started", runStarted{t.Workflow, t.Sandbox, t.Title, t.Inputs, t.Parent, t.At})
 }
