@@ -156,12 +156,11 @@ func ofTask(rec *runlog.Record, t *transcript.Task) []*Event {
 		})
 	}
 	d := data[runlog.TaskFailed](rec)
-	out := one("task.failed", &failed{Attempt: max(1, d.Attempt), Error: d.Error, Late: d.Late, Took: d.Took})
-	if out[0].Attempt = max(1, d.Attempt); !d.Final {
-		out[0].Type = "task.retrying"
-		out[0].Data.(*failed).At = someTime(t.RetryAt)
+	e, kind := failed{Attempt: max(1, d.Attempt), Error: d.Error, Late: d.Late, Took: d.Took}, "task.failed"
+	if !d.Final {
+		e.At, kind = someTime(t.RetryAt), "task.retrying"
 	}
-	return out
+	return []*Event{{Type: kind, Attempt: e.Attempt, Data: e}}
 }
 
 func someTime(t time.Time) *time.Time {
@@ -298,7 +297,7 @@ func settled(d *runlog.Settled, t *transcript.Task) []*Event {
 	case transcript.Bookkeeping(d.Kind):
 		return nil
 	case n > 0:
-		return one("task.retrying", &failed{Key: strings.TrimSuffix(d.Key, "/wait-"+strconv.Itoa(n)), Attempt: n, Error: lastFailure(t), At: someTime(t.RetryAt)})
+		return one("task.retrying", failed{Key: strings.TrimSuffix(d.Key, "/wait-"+strconv.Itoa(n)), Attempt: n, Error: lastFailure(t), At: someTime(t.RetryAt)})
 	case d.Kind == "agent":
 		var in struct {
 			Model, Prompt string
