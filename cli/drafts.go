@@ -1,13 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/events"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/transcript"
 )
@@ -47,14 +48,22 @@ func newRecipe(a *app, name, from string) error {
 }
 
 func workflowsSchema(a *app) *cobra.Command {
-	return &cobra.Command{
+	var ofEvents bool
+	cmd := &cobra.Command{
 		Use: "schema", Short: "Print the JSON Schema of recipes, for editors", Args: none,
-		Example: examples(a.cfg.Name, "workflows schema > .superstep/schema/workflow.json", ""),
+		Example: examples(a.cfg.Name, "workflows schema > .superstep/schema/workflow.json", "", "workflows schema --events", "of the lines of -o jsonl"),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := a.out.Write(append([]byte(strings.TrimRight(string(recipe.Schema()), "\n")), '\n'))
+			schema := recipe.Schema()
+			if ofEvents {
+				schema = events.Schema()
+			}
+			_, err := a.out.Write(append(bytes.TrimRight(schema, "\n"), '\n'))
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&ofEvents, "events", false, "that of the events that -o jsonl prints of a run")
+	acts(cmd, "events")
+	return cmd
 }
 
 func workflowsApprove(a *app) *cobra.Command {

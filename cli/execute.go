@@ -47,8 +47,9 @@ func executeRun(ctx context.Context, a *app, j *job) error {
 		}
 	})
 	defer done()
+	program := newDriver(a, j, stream)
 	s.Ask(ctx, &tui.AskOptions{
-		Answers: j.answers, OnAsk: j.flags.onAsk,
+		Answers: j.answers, OnAsk: j.flags.onAsk, Program: program.ended(),
 		Give: func(ctx context.Context, path string, given *runlog.Answer) error {
 			return j.engine.Answer(ctx, s.ID(), path, given)
 		},
@@ -64,8 +65,10 @@ func executeRun(ctx context.Context, a *app, j *job) error {
 			a.tty.Warn(err.Error())
 		}
 	}
+	program.start(ctx, run.ID())
 	out, _ := run.Wait(context.Background()) // a run that is told to stop ends in its own time; a second signal is there for the impatient
 	s.Close()
+	program.finish()
 	if s.Err() != nil {
 		a.tty.Warn(fmt.Sprintf("progress broke off: %v", s.Err()))
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os"
@@ -50,8 +51,28 @@ func testConfig() *host.Config {
 	return cfg
 }
 
+// valid ends the process at the first event that does not fit the schema.
+type valid struct{ w io.Writer }
+
+func (v valid) Write(p []byte) (int, error) {
+	if bytes.HasPrefix(p, []byte(`{"v":`)) {
+		c, err := checker()
+		if err == nil {
+			err = c.One(p)
+		}
+		if err != nil {
+			println(err.Error())
+			os.Exit(99)
+		}
+	}
+	return v.w.Write(p)
+}
+
 func testOptions() *Options {
 	opt := &Options{Version: "1.2.3"}
+	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&os.ModeCharDevice == 0 { // a terminal has to stay one
+		opt.Stdout = valid{os.Stdout}
+	}
 	if d, err := time.ParseDuration(os.Getenv("TEST_HEARTBEAT")); err == nil {
 		opt.heartbeat = d
 	}

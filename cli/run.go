@@ -39,6 +39,7 @@ type running struct {
 	maxTurns   int64
 	maxCalls   int64
 	streamText bool
+	input      string // jsonl: a program on standard input drives the run
 	every      int
 	plan       bool // only say what would be done
 	leave      leave
@@ -108,11 +109,14 @@ func (r *running) check(a *app) (tui.Answers, error) {
 	if err := a.checkStreamText(r.streamText); err != nil {
 		return nil, err
 	}
+	if err := r.checkInput(a); err != nil {
+		return nil, err
+	}
 	if _, err := r.leave.rules(); err != nil {
 		return nil, err
 	}
 	r.leave.onAsk = r.onAsk
-	r.leave.headless = r.onAsk == "deny" || r.onAsk != "wait" && !a.tty.Asks()
+	r.leave.headless = r.onAsk == "deny" || r.onAsk != "wait" && !a.tty.Asks() && r.input == ""
 	a.set.leave, a.set.turn, a.set.width = r.leave, r.turn, r.width
 	return tui.ParseAnswers("--answer", r.answers)
 }
@@ -177,11 +181,15 @@ func newRunCommand(a *app) *cobra.Command {
 		"offline; also SUPERSTEP_MODEL")
 	cmd.Flags().IntVar(&r.every, "snapshot-every", 0, "write a snapshot after every so many supersteps too (default: when the log has grown enough)")
 	addContinue(a, cmd, &ref)
-	cmd.Flags().VarP((*arguments.List)(&g.Pairs), "input", "i", "an input: key=value (may be repeated)")
+	cmd.Flags().VarP((*arguments.List)(&g.Pairs), "input", "i", "an input: key=value (may be repeated); jsonl: a program drives the run, with -o jsonl, by lines "+
+		"on standard input")
 	cmd.Flags().StringVar(&g.File, "inputs", "", "read inputs from a JSON `file`, - for standard input")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return usage("run: which workflow? "+knownWorkflows(a), "what each does: "+a.hint("run", "--help"))
+		}
+		if i := slices.Index(g.Pairs, driven); i >= 0 {
+			r.input, g.Pairs = driven, slices.Delete(g.Pairs, i, i+1)
 		}
 		ans, err := r.check(a)
 		if err != nil {
@@ -190,7 +198,7 @@ func newRunCommand(a *app) *cobra.Command {
 		if r.detach && !r.plan {
 			return a.startDetached(cmd.Context(), &r)
 		}
-		if g.Words, g.Flags = args[1:], cmd.Flags(); !a.set.NoInput {
+		if g.Words, g.Flags = args[1:], cmd.Flags(); !a.set.NoInput && r.input == "" {
 			g.Stdin = a.opt.Stdin
 		}
 		if cmd.Flags().Changed("model") || a.cfg.Env(host.Variable("model")) != "" {

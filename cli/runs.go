@@ -229,28 +229,32 @@ func status(p tui.Palette, of runlog.Status) string {
 
 func runsWatch(a *app) *cobra.Command {
 	var streamText bool
+	var since uint64
 	cmd := &cobra.Command{
 		Use: "watch [ID]", Aliases: []string{"logs"}, Short: "Show the log of a run, and follow it while the run executes", Args: oneRunOrLast,
 		ValidArgsFunction: a.ids,
-		Example:           examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come"),
+		Example: examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come",
+			"runs watch 7f3a -o jsonl --since 412", "what came after the event of that seq"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, info, err := findRun(cmd.Context(), a, named(args))
 			if err != nil {
 				return err
 			}
-			return watchRun(cmd.Context(), a, e, info, streamText)
+			return watchRun(cmd.Context(), a, e, info, since, streamText)
 		},
 	}
+	cmd.Flags().Uint64Var(&since, "since", 0, "only what comes after this position in the log, such as the seq of an event")
+	acts(cmd, "since")
 	cmd.Flags().BoolVar(&streamText, "stream-text", false, streamTextHelp)
 	cmd.PreRunE = func(*cobra.Command, []string) error { return a.checkStreamText(streamText) }
 	return cmd
 }
 
 // watchRun follows a run until no process executes it. The exit code is that of the run.
-func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info, streamText bool) error {
+func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info, since uint64, streamText bool) error {
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
-	s, stream := a.follow(0, streamText)
+	s, stream := a.follow(since, streamText)
 	s.Begin(info.ID)
 	var broke error
 	for rec, err := range e.Follow(ctx, info.ID, 0) {
@@ -315,6 +319,7 @@ func runsResume(a *app) *cobra.Command {
 	}
 	r.add(cmd.Flags())
 	r.addDetach(cmd)
+	cmd.Flags().StringVar(&r.input, "input", "", "jsonl: a program drives the run, with -o jsonl, by lines on standard input")
 	cmd.Flags().BoolVar(&again.Quarantined, "quarantined", false, "go on with a run whose processes died one after another")
 	cmd.Flags().BoolVar(&again.AllowChange, "allow-graph-change", false, "go on with the workflow as it is today, if what the run does next is still there")
 	acts(cmd, "quarantined", "allow-graph-change")

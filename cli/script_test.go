@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,11 +9,13 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/superstep-dev/superstep/internal/events/eventstest"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -23,10 +24,13 @@ import (
 //	code N cmd...        run it and expect that exit code
 //	within D cmd...      as code 0, and no longer than that
 //	isjson               standard output is one JSON value
-//	isjsonl [exit]       it is events without gaps, the last run.finished with that exit code
+//	isjsonl [exit]       it is one stream of events, the last run.finished with that exit code
 //	noesc                no stream has an ESC byte
 //	normal STREAM FILE   write a stream without IDs, times and durations
 //	[sandbox]            a condition: the system can confine commands; true in CI, where it has to
+//
+// Every event that the commands print, wherever to, is checked against its schema: of the command in this package by testOptions, of
+// the whole one by code and its like.
 //
 // They start the command a thousand times, which takes a race detector longer than all other tests
 // together; so they run without one. The tests that call the package run with it.
@@ -114,32 +118,36 @@ func expect(ts *testscript.TestScript, want int, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
+	checkEvents(ts)
+}
+
+// checker checks all events that a script prints.
+var checker = sync.OnceValues(eventstest.New)
+
+func checkEvents(ts *testscript.TestScript) int {
+	c, err := checker()
+	ts.Check(err)
+	n, err := c.All([]byte(ts.ReadFile("stdout")))
+	ts.Check(err)
+	return n
 }
 
 func isJSONLines(ts *testscript.TestScript, _ bool, args []string) {
+	lines := strings.Split(strings.TrimSuffix(ts.ReadFile("stdout"), "\n"), "\n")
+	if n := checkEvents(ts); n != len(lines) {
+		ts.Fatalf("%d lines are %d events", len(lines), n)
+	}
 	var last struct {
-		V, Seq int
-		Type   string
-		Data   struct {
+		N    int
+		Type string
+		Data struct {
 			Exit   int
 			Status string
 		}
 	}
-	n := 0
-	for line := range bytes.Lines([]byte(ts.ReadFile("stdout"))) {
-		n++
-		if last.Type == "run.finished" {
-			ts.Fatalf("line %d comes after run.finished", n)
-		}
-		if err := json.Unmarshal(line, &last); err != nil {
-			ts.Fatalf("line %d: %v", n, err)
-		}
-		if last.Seq != n || last.V != 1 {
-			ts.Fatalf("line %d has seq %d, v %d", n, last.Seq, last.V)
-		}
-	}
-	if last.Type != "run.finished" {
-		ts.Fatalf("the last event is %q", last.Type)
+	ts.Check(json.Unmarshal([]byte(lines[len(lines)-1]), &last))
+	if last.Type != "run.finished" || last.N != len(lines) { // of the one stream
+		ts.Fatalf("the last event is %q, number %d of %d", last.Type, last.N, len(lines))
 	}
 	if len(args) > 0 && args[0] != strconv.Itoa(last.Data.Exit) {
 		ts.Fatalf("run.finished says exit %d, want %s", last.Data.Exit, args[0])
@@ -150,7 +158,7 @@ func isJSONLines(ts *testscript.TestScript, _ bool, args []string) {
 func normalise(s string) string {
 	for _, r := range []struct{ from, to string }{
 		{`"ts":"[^"]*"`, `"ts":"TS"`},
-		{`"duration_ms":\d+`, `"duration_ms":0`},
+		{`"(duration|took)_ms":\d+`, `"${1}_ms":0`},
 		{`(?m)^\d\d:\d\d:\d\d`, `00:00:00`},
 		{`\b\d+\.\ds\b`, `0.0s`},
 		{`\b[0-9a-f]{8}\b`, `ID`},

@@ -169,8 +169,13 @@ type timing struct {
 	queued time.Duration
 }
 
-// Begin notes that the scope's task begins to execute. Called again, it notes that the task had to wait until now.
-func (s *Scope) Begin() {
+// Begin notes that the scope's task begins to execute.
+func (s *Scope) Begin() { s.begin(false) }
+
+// Placed notes that the scope's task had to wait for a place until now, since it began.
+func (s *Scope) Placed() { s.begin(true) }
+
+func (s *Scope) begin(placed bool) {
 	if s == nil {
 		return
 	}
@@ -181,7 +186,7 @@ func (s *Scope) Begin() {
 		s.j.begun = map[string]timing{}
 	}
 	t := timing{at: now}
-	if was, again := s.j.begun[s.path]; again {
+	if was, ok := s.j.begun[s.path]; ok && placed {
 		t.queued = now.Sub(was.at)
 	}
 	s.j.begun[s.path] = t

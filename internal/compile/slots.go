@@ -46,7 +46,7 @@ func (s slots) enter(ctx context.Context, t *graph.Task) (leave func(), err erro
 	t.Scope().Live(eventQueued, nil)
 	defer func() {
 		if err == nil {
-			t.Scope().Begin()
+			t.Scope().Placed()
 			t.Scope().Live(eventWorks, nil)
 		}
 	}()

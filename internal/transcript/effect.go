@@ -27,7 +27,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 			r.aside[rec.Path+"\x00"+d.Key] = *d.Cost
 		}
 		switch {
-		case d.Kind == "agent" || bookkeeping(d.Kind):
+		case d.Kind == "agent" || Bookkeeping(d.Kind):
 		case d.Kind == "model":
 			t.Thinking, t.Summing = true, Summary(d.Key)
 			t.hush()
@@ -73,10 +73,10 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 		if json.Unmarshal(d.Output, &rule) == nil && rule.Decision == string(tool.Deny) && !rule.Nobody {
 			r.Refused = append(r.Refused, Denial{Path: t.Path, Agent: t.Agent, Tool: Line(d.Name), Subject: Clean(rule.Subject), Reason: Clean(rule.Reason)})
 		}
-	case bookkeeping(d.Kind):
+	case Bookkeeping(d.Kind):
 	case d.Kind == mail.KindSteer:
 		for _, m := range mail.SteeringOf(&d) {
-			t.Parts = append(t.Parts, Part{Kind: Note, Text: "a user says: " + Clean(m.Text)})
+			r.add(t, d.Key, Part{Kind: Note, Text: "a user says: " + Clean(m.Text)})
 		}
 	case d.Kind == "model":
 		r.settleTurn(t, &d, rec.Time)
@@ -91,13 +91,18 @@ func (r *Run) spend(t *Task, d *runlog.Settled) {
 		return
 	}
 	r.Spent, t.Spent = r.Spent.Add(*d.Spent), t.Spent.Add(*d.Spent)
-	a := t.agentOf(d.Key)
-	if a != nil {
+	if a := t.AgentOf(d.Key); a != nil {
 		a.Spent = a.Spent.Add(*d.Spent)
 	}
-	if d.Kind == "model" && d.Spent.Money == 0 && d.Spent.Tokens > 0 && (a == nil || !a.Priced) {
+	if t.unpriced(d) {
 		r.Unpriced, t.Unpriced = true, true
 	}
+}
+
+// unpriced reports whether an effect did cost something that nobody can tell.
+func (t *Task) unpriced(d *runlog.Settled) bool {
+	a := t.AgentOf(d.Key)
+	return d.Kind == "model" && d.Spent.Money == 0 && d.Spent.Tokens > 0 && (a == nil || !a.Priced)
 }
 
 // show puts a call among the parts when it begins: those of one turn in the order in which the model made them, so that it
@@ -131,8 +136,8 @@ func callOf(key string) (turn string, call int, ok bool) {
 	return turn, call, err == nil
 }
 
-// bookkeeping reports whether an effect is for the log alone.
-func bookkeeping(kind string) bool {
+// Bookkeeping reports whether an effect is for the log alone.
+func Bookkeeping(kind string) bool {
 	switch kind {
 	case "branch", "limit", "gate", "grant", "remember", "note", "spill", "save", "cancel", "inputs":
 		return true
@@ -202,8 +207,8 @@ func (t *Task) use(key string) *Agent {
 	return nil
 }
 
-// agentOf returns the agent whose turn or call has a key, nil if it is of none.
-func (t *Task) agentOf(key string) *Agent {
+// AgentOf returns the agent whose turn or call has a key, nil if it is of none.
+func (t *Task) AgentOf(key string) *Agent {
 	i := max(strings.LastIndex("/"+key, "/turn-"), strings.LastIndex("/"+key, "/compact-"))
 	if i < 0 {
 		return nil
@@ -225,7 +230,10 @@ func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
 		return
 	}
 	t.Usage, r.Usage = t.Usage.Add(resp.Usage), r.Usage.Add(resp.Usage)
-	a := t.agentOf(d.Key)
+	if d.Spent == nil && resp.Usage != (model.Usage{}) { // nobody has reckoned it
+		r.Unpriced, t.Unpriced = true, true
+	}
+	a := t.AgentOf(d.Key)
 	if a != nil {
 		a.Usage, a.Ended = a.Usage.Add(resp.Usage), at
 		if a.Last = resp.Usage; a.Last.In > 0 {
@@ -312,7 +320,7 @@ func (r *Run) settleTool(t *Task, d *runlog.Settled, at time.Time) *Tool {
 	if failed {
 		u.State = Failed
 	}
-	if a := t.agentOf(d.Key); a != nil && d.Kind == "tool" {
+	if a := t.AgentOf(d.Key); a != nil && d.Kind == "tool" {
 		a.Ended, a.Called, a.Calls = at, a.Called+1, append(a.Calls, u)
 	}
 	if _, _, shown := callOf(d.Key); !shown || d.Kind != "tool" {

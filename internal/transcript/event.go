@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -14,6 +15,9 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 	}
 	if rec.Path == "" { // of the run
 		var why struct{ Cause string }
+		if b := mail.BudgetOf(rec); b != nil {
+			r.Budget = b.Budget
+		}
 		if d.Name == "interrupted" && rec.Seq != 0 && json.Unmarshal(d.Data, &why) == nil {
 			r.By = Line(why.Cause)
 			r.halt(runlog.Interrupted, rec.Time)

@@ -286,7 +286,16 @@ func (k *asker) answer(ctx context.Context, q runlog.Question) (*runlog.Answer, 
 		k.settled(ctx, &q)
 		return nil, false
 	}
-	if len(q.Default) > 0 {
+	if k.opt.Program != nil { // it answers through the run
+		select {
+		case <-ctx.Done():
+			return nil, false
+		case <-k.opt.Program:
+		}
+		if k.opt.OnAsk == "" {
+			return nil, false
+		}
+	} else if len(q.Default) > 0 {
 		return &runlog.Answer{Value: q.Default, By: "default"}, true
 	}
 	switch k.opt.OnAsk {

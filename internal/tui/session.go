@@ -225,6 +225,9 @@ type AskOptions struct {
 	Answers Answers // those given ahead
 	// OnAsk is what to do about a question that nobody and no default answers: wait, deny or fail. "" asks on a terminal.
 	OnAsk string
+	// Program is closed once no program answers any more. Until then questions wait for it, and after it for OnAsk alone. Nil is
+	// for no program.
+	Program <-chan struct{}
 	// Give answers a question of the run while it executes.
 	Give func(ctx context.Context, path string, a *runlog.Answer) error
 }
