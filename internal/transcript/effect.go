@@ -26,7 +26,9 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 			r.aside[rec.Path+"\x00"+d.Key] = *d.Cost
 		}
 		switch {
-		case d.Kind == "agent" || bookkeeping(d.Kind):
+		case d.Kind == "branch":
+			t.item(d.Key, false)
+		case d.Kind == "agent" || d.Kind == "timer" || bookkeeping(d.Kind):
 		case d.Kind == "model":
 			t.Thinking, t.Summing = true, Summary(d.Key)
 			t.hush()
@@ -72,6 +74,8 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 		if json.Unmarshal(d.Output, &rule) == nil && rule.Decision == string(tool.Deny) && !rule.Nobody {
 			r.Refused = append(r.Refused, Denial{Path: t.Path, Agent: t.Agent, Tool: Line(d.Name), Subject: Clean(rule.Subject), Reason: Clean(rule.Reason)})
 		}
+	case d.Kind == "branch":
+		t.item(d.Key, true)
 	case bookkeeping(d.Kind):
 	case d.Kind == "model":
 		r.settleTurn(t, &d, rec.Time)
@@ -85,6 +89,16 @@ func (r *Run) spend(t *Task, d *runlog.Settled) {
 	if d.Spent == nil {
 		return
 	}
+	if d.Kind == "model" {
+		key := t.Path + "\x00" + d.Key
+		if r.turns == nil {
+			r.turns = map[string]runlog.Amount{}
+		}
+		if was, again := r.turns[key]; again && r.Reused.Turns > 0 {
+			r.Reused = r.Reused.Add(runlog.Amount{Tokens: -was.Tokens, Money: -was.Money, Turns: -1})
+		}
+		r.turns[key] = *d.Spent
+	}
 	r.Spent, t.Spent = r.Spent.Add(*d.Spent), t.Spent.Add(*d.Spent)
 	a := t.agentOf(d.Key)
 	if a != nil {
@@ -93,6 +107,21 @@ func (r *Run) spend(t *Task, d *runlog.Settled) {
 	if d.Kind == "model" && d.Spent.Money == 0 && d.Spent.Tokens > 0 && (a == nil || !a.Priced) {
 		r.Unpriced, t.Unpriced = true, true
 	}
+}
+
+// item notes a branch, and whether it has ended.
+func (t *Task) item(key string, ended bool) {
+	if t.items == nil {
+		t.items = map[string]bool{}
+	}
+	was, known := t.items[key]
+	if !known {
+		t.Items++
+	}
+	if ended && !was {
+		t.ItemsEnd++
+	}
+	t.items[key] = was || ended
 }
 
 // show puts a call among the parts when it begins: those of one turn in the order in which the model made them, so that it
