@@ -219,8 +219,8 @@ func (v *live) block(width, height int) []string {
 // footer has the totals, as many as there is room for.
 func (v *live) footer(r *transcript.Run, now time.Time, width int) string {
 	facts := append([]string{inwords.Duration(r.Time.Elapsed(now))}, spent(r)...)
-	if len(facts) > 1 {
-		facts = append(facts, costOf(r))
+	if cost := costOf(r); len(facts) > 1 && cost != "" {
+		facts = append(facts, cost)
 	}
 	line := ""
 	for {
@@ -231,11 +231,17 @@ func (v *live) footer(r *transcript.Run, now time.Time, width int) string {
 	}
 }
 
-// costOf is what a run has cost, and what it may.
+// costOf is what a run has cost, and what it may; "" if no model has used anything.
 func costOf(r *transcript.Run) string {
 	c := r.Cost()
+	if r.Spent.Tokens == 0 { // whether the model tells its price shows with its first turn
+		c = nil
+	}
 	if limit := r.Budget.Money; limit > 0 {
 		return c.String() + " / " + inwords.Dollars(limit)
+	}
+	if r.Spent.Tokens == 0 {
+		return ""
 	}
 	if c == nil {
 		return "cost –"

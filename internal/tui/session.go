@@ -189,8 +189,8 @@ func (s *Session) LastLine(status runlog.Status, exit int, took time.Duration) s
 	}
 	line := fmt.Sprintf("%s run %s %s %s tokens=%s agents=%d", s.now().Format(time.TimeOnly), s.id, word, inwords.Duration(took),
 		inwords.Count(s.run.Usage.In+s.run.Usage.Out), len(s.run.Agents))
-	if len(s.run.Agents) > 0 {
-		line += " cost=" + s.run.Cost().String()
+	if s.run.Spent.Tokens > 0 {
+		line += " cost=" + s.run.Used().Cost.String()
 	}
 	denied := len(slices.DeleteFunc(slices.Clone(s.run.Questions), func(q *transcript.Question) bool { return !q.Denied }))
 	if denied > 0 {
@@ -226,8 +226,8 @@ func closing(p Palette, status runlog.Status, took time.Duration, r *transcript.
 // totals are what a run cost and what became of it on the way, "" for nothing to say.
 func totals(r *transcript.Run) string {
 	var out []string
-	if len(r.Agents) > 0 {
-		out = append(out, costOf(r))
+	if cost := costOf(r); cost != "" {
+		out = append(out, cost)
 	}
 	if r.Retries == 1 {
 		out = append(out, "1 retry")

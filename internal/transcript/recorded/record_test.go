@@ -155,7 +155,7 @@ func scripts() map[string]script {
 				scripted.Say("The survey found ", "a route without a check.").Using(1500, 30),
 				scripted.Say("The survey found ", "a route without a check.").Using(1700, 30))}, planTurn, reads("api", "mux.go", "Two handlers."), reads("auth", "auth.go", "One check."), briefTurn()}},
 		"question": {workflow: "agent", inputs: `{"prompt":"Name the service","agent":"asker"}`, answers: []string{"gate"}, free: true, prompts: []scripted.Prompt{{Has: "Name the service", Turns: turns(
-			call("read_file", `{"path":"README.md"}`).Using(400, 20), scripted.Say("Two names fit.").And(call("ask_user", `{"question":"Which name shall the service have?","header":"Name","options":["gate","door"]}`)).Using(600, 60),
+			call("read_file", `{"path":"README.md"}`).Using(400, 20), scripted.Say("Two names fit.").And(call("ask_user", `{"question":"Which name shall the service have?","options":["gate","door"]}`)).Using(600, 60),
 			scripted.Say("It is called gate.").Using(700, 20))}}},
 		"todo": {workflow: "agent", inputs: `{"prompt":"Check the project","agent":"keeper"}`, prompts: []scripted.Prompt{{Has: "Check the project", Turns: turns(
 			call("todo", `{"todos":[{"content":"read the routes","status":"in_progress"},{"content":"read the check"},{"content":"report"}]}`).Using(500, 60),
