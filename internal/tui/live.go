@@ -255,9 +255,9 @@ func spinner(frame int) string {
 }
 
 // names are the nodes of a step, each once.
-func names(s *transcript.Step) string {
+func names(r *transcript.Run, s *transcript.Step) string {
 	var out []string
-	for _, t := range s.Own() {
+	for _, t := range slices.SortedFunc(slices.Values(s.Own()), r.Compare) {
 		n := t.Node
 		if t.Key == "" {
 			n = t.Path
@@ -291,14 +291,16 @@ func (v *live) header(s *transcript.Step, width int) string {
 			waiting++
 		}
 	}
-	text := "── Step: " + names(s) + " (running)"
+	text := ""
 	if all > 1 {
 		text += fmt.Sprintf(" ── %d/%d %s", done, all, what)
 	}
 	if waiting > 0 {
 		text += fmt.Sprintf(" · %d needs you", waiting)
 	}
-	return v.pal.Dim(rule(text, width))
+	const before, after = "── Step: ", " (running)"
+	name := cut(names(&v.s.run, s), max(8, min(width-1, 80)-1-len([]rune(before+after+text))))
+	return v.pal.Dim(rule(before+name+after+text, width))
 }
 
 // rule fills a divider up to a width that is pleasant to read.
@@ -378,7 +380,7 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 		}
 	}
 	width, _ := v.size()
-	v.put(v.pal.Dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(s), mark, inwords.Brief(s.Time.Elapsed(rec.Time))), width)))
+	v.put(v.pal.Dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(r, s), mark, inwords.Brief(s.Time.Elapsed(rec.Time))), width)))
 	if len(rows) < 2 && len(rows[0].Bad) == 0 {
 		return
 	}

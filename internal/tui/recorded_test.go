@@ -170,3 +170,43 @@ func replayedBlock(recs []runlog.Record) string {
 	}
 	return strings.Join(v.block(100, 30), "\n")
 }
+
+// Rows say what their tasks wait for, with those that matter most where there are more than five, as declared.
+func TestRowStates(t *testing.T) {
+	t.Parallel()
+	x := newPlainRun(t)
+	v := &live{teller: teller{s: x.s}}
+	sends := ""
+	for i := range 9 {
+		sends += fmt.Sprintf(`,{"to":"work","key":"k%d"}`, 9-i)
+	}
+	x.add(runlog.KindTaskDone, "plan", `{"node":"plan","step":0,"sends":[`+sends[1:]+`]}`)
+	x.add(runlog.KindStepCommitted, "", `{"step":0}`)
+	for i := range 8 {
+		key := fmt.Sprintf("k%d", i+1)
+		name := "task.started"
+		if key == "k2" {
+			name = "task.queued"
+		}
+		x.live("work["+key+"]", name, `{"node":"work","key":"`+key+`","step":1}`)
+	}
+	x.add(runlog.KindSettled, "work[k8]", `{"key":"agent","kind":"agent","name":"reader","input":{"prompt":"\n\u001b[31mRead it\nall"}}`)
+	for _, key := range []string{"k7", "k6", "k5"} {
+		x.add(runlog.KindTaskDone, "work["+key+"]", `{"node":"work","key":"`+key+`","step":1}`)
+	}
+	x.add(runlog.KindTaskFailed, "work[k1]", `{"node":"work","key":"k1","step":1,"attempt":1,"error":"boom","final":true}`)
+	x.add(runlog.KindAsked, "work[k4]", `{"key":"q","question":"Which\u0007 one?"}`)
+	x.add(runlog.KindTaskFailed, "work[k3]", `{"node":"work","key":"k3","step":1,"attempt":1,"error":"boom","next_ms":9000}`)
+	x.at = x.at.Add(time.Second)
+	want := `── Step: work (running) ── 4/9 items · 1 needs you ────────────────────────────
+ ⣷ work/k8  reader  Read it  8.0s
+ ? work/k4  10s  NEEDS YOU: Which one?
+ ! work/k3  13s  try 2 in 8s
+ ◌ work/k2  queued
+ ✗ work/k1  12s  failed
+   +3 more
+ ⣷ 18s · ↓ 0 tokens · 1 agent`
+	if got := strings.Join(v.block(80, 30), "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -39,6 +39,9 @@ func rowsOf(r *transcript.Run, s *transcript.Step) []row {
 			return
 		}
 		if led {
+			if len(t.Agents) == 0 && t.State != transcript.Waiting { // a call that holds no agent is told by the row above
+				return
+			}
 			label = "└ " + helper(t)
 		}
 		out = append(out, row{t, label, len(out)})
