@@ -144,9 +144,13 @@ func TestRowsStay(t *testing.T) {
 		for width := 10; width < 140; width += 13 {
 			replayed(t, recs, width, true)
 		}
-		for i := range recs {
+		s := &Session{}
+		v := &live{teller: teller{s: s}}
+		for _, rec := range recs {
+			s.run.Apply(rec)
+			s.now = func() time.Time { return rec.Time }
 			rows, before := 0, ""
-			for _, line := range strings.Split(replayedBlock(recs[:i+1]), "\n") {
+			for _, line := range v.block(100, 30) {
 				if m := regexp.MustCompile(`^ [^ ] (\d+)/read`).FindStringSubmatch(line); m != nil {
 					if rows++; m[1] < before {
 						t.Errorf("%s: %s is below %s", name, m[1], before)
@@ -159,16 +163,6 @@ func TestRowsStay(t *testing.T) {
 			}
 		}
 	}
-}
-
-// replayedBlock is the block after some records, at 100 columns.
-func replayedBlock(recs []runlog.Record) string {
-	s := &Session{now: func() time.Time { return recs[len(recs)-1].Time }}
-	v := &live{teller: teller{s: s}}
-	for _, rec := range recs {
-		s.run.Apply(rec)
-	}
-	return strings.Join(v.block(100, 30), "\n")
 }
 
 // Rows say what their tasks wait for, with those that matter most where there are more than five, as declared.

@@ -255,10 +255,10 @@ func saved(r *transcript.Run) string {
 		return ""
 	}
 	line := "resumed: " + inwords.Plural(int(r.Reused.Turns), "turn")
-	if r.Reused.Money > 0 {
-		line += ", " + inwords.Dollars(r.Reused.Money)
+	if r.Reused.Money == 0 {
+		return line + " not taken again"
 	}
-	return line + " not paid again"
+	return line + ", " + inwords.Dollars(r.Reused.Money) + " not paid again"
 }
 
 // spent are the tokens and agents of a run, nil if it has none.
