@@ -1,4 +1,4 @@
-package recorded
+package recorded_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/transcript/recorded"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
@@ -195,7 +196,7 @@ func TestRecord(t *testing.T) {
 				recs = killed(t, name, base)
 			}
 			recs = append(recs, perform(t, &s, base, s.crash, nil)...)
-			b, err := encode(recs)
+			b, err := recorded.Encode(recs)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -222,19 +223,13 @@ func killed(t *testing.T, name, base string) []runlog.Record {
 			_ = cmd.Wait()
 			b, _ = os.ReadFile(out)
 			b = b[:bytes.LastIndexByte(b, '\n')+1]
-			return decode(b)
+			recs, err := recorded.Decode(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return recs
 		}
 	}
-}
-
-func decode(b []byte) (out []runlog.Record) {
-	for _, text := range bytes.SplitAfter(b, []byte("\n")) {
-		var l line
-		if json.Unmarshal(text, &l) == nil {
-			out = append(out, runlog.Record(l))
-		}
-	}
-	return out
 }
 
 // TestDies is the process that is killed.
@@ -251,7 +246,7 @@ func TestDies(t *testing.T) {
 	last := s.prompts[0].Turns
 	last[len(last)-1].Delay = time.Minute
 	perform(t, &s, base, false, func(rec runlog.Record) {
-		b, err := encode([]runlog.Record{rec})
+		b, err := recorded.Encode([]runlog.Record{rec})
 		if err == nil {
 			_, _ = f.Write(b)
 		}
@@ -333,19 +328,19 @@ func plain(b []byte, base string, began time.Time) []byte {
 
 // The recordings are small, whole, and name no machine.
 func TestRecordings(t *testing.T) {
-	if n := len(Names()); n != len(scripts()) {
+	if n := len(recorded.Names()); n != len(scripts()) {
 		t.Errorf("%d sessions, want %d", n, len(scripts()))
 	}
-	for _, name := range Names() {
-		b, err := files.ReadFile("testdata/" + name + ".jsonl")
+	for _, name := range recorded.Names() {
+		b, err := os.ReadFile(filepath.Join("testdata", name+".jsonl"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(b) > most || bytes.Contains(b, []byte(os.TempDir())) {
 			t.Errorf("%s: %d bytes, or it names a folder of a machine", name, len(b))
 		}
-		recs := Load(name)
-		again, err := encode(recs)
+		recs := recorded.Load(name)
+		again, err := recorded.Encode(recs)
 		if err != nil || !bytes.Equal(again, b) {
 			t.Errorf("%s: does not read as it was written: %v", name, err)
 		}

@@ -3,7 +3,6 @@
 package recorded
 
 import (
-	"bufio"
 	"bytes"
 	"embed"
 	"encoding/json"
@@ -46,22 +45,28 @@ func Load(name string) []runlog.Record {
 	if err != nil {
 		panic(err)
 	}
+	out, err := Decode(b)
+	if err != nil {
+		panic(fmt.Errorf("session %s: %w", name, err))
+	}
+	return out
+}
+
+// Decode reads records, a JSON object a line.
+func Decode(b []byte) ([]runlog.Record, error) {
 	var out []runlog.Record
-	for s := bufio.NewReader(bytes.NewReader(b)); ; {
-		text, err := s.ReadBytes('\n')
-		if err != nil {
-			return out
-		}
+	for text := range bytes.Lines(b) {
 		var l line
 		if err := json.Unmarshal(text, &l); err != nil {
-			panic(fmt.Errorf("session %s, line %d: %w", name, len(out)+1, err))
+			return nil, fmt.Errorf("line %d: %w", len(out)+1, err)
 		}
 		out = append(out, runlog.Record(l))
 	}
+	return out, nil
 }
 
-// encode is the reverse of Load.
-func encode(recs []runlog.Record) ([]byte, error) {
+// Encode is the reverse of Decode.
+func Encode(recs []runlog.Record) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
