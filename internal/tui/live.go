@@ -222,9 +222,8 @@ func (v *live) footer(r *transcript.Run, now time.Time, width int) string {
 	if cost := costOf(r); len(facts) > 1 && cost != "" {
 		facts = append(facts, cost)
 	}
-	line := ""
 	for {
-		if line = " " + spinner(v.frame) + " " + strings.Join(facts, " · "); ansi.StringWidth(line) < width || len(facts) < 3 {
+		if line := " " + spinner(v.frame) + " " + strings.Join(facts, " · "); ansi.StringWidth(line) < width || len(facts) < 3 {
 			return v.pal.Dim(line)
 		}
 		facts = slices.Delete(facts, len(facts)-2, len(facts)-1) // what it costs stays
