@@ -33,7 +33,6 @@ type finishedJSON struct {
 	Exit     int              `json:"exit"`
 	Duration int64            `json:"duration_ms"`
 	Usage    transcript.Usage `json:"usage"`
-	Cost     *transcript.Cost `json:"cost,omitempty"` // nil if it is not known
 	Output   json.RawMessage  `json:"output,omitempty"`
 	stepLists
 	Questions []questionJSON `json:"questions,omitempty"`
@@ -53,7 +52,7 @@ func stepsOf(r *transcript.Run) stepLists { return stepLists{r.Failed, r.Degrade
 func (e *ending) json() finishedJSON {
 	f := finishedJSON{
 		Status: e.status, Exit: e.exit, Duration: e.duration.Milliseconds(), Output: e.output, stepLists: stepsOf(e.run),
-		Usage: e.run.Used(), Cost: e.run.Cost(), Questions: questions(e.open),
+		Usage: e.run.Used(), Questions: questions(e.open),
 	}
 	if e.awaits {
 		f.Reason = host.ReasonMessage

@@ -165,7 +165,7 @@ func (c *console) exit() int {
 func TestTerminalProgress(t *testing.T) {
 	t.Parallel()
 	c := open(t, 60, 20, nil, "run", "slow", "ms=900", "tasks=12")
-	c.until("+4 more")
+	c.until("+7 more")
 	c.resize(30, 10)
 	time.Sleep(250 * time.Millisecond)
 	c.resize(100, 30)
@@ -173,12 +173,15 @@ func TestTerminalProgress(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	raw := c.screen()
-	for _, want := range []string{"\x1b[J", "── Step: wait (running) ── 0/12 done", " wait/t00  ", "── Step: first ✓ (0.0s) ──"} {
+	for _, want := range []string{"\x1b[J", "── Step: wait (running) ── 0/12 items", "── Step: first ✓ (0.0s) ──"} {
 		if !strings.Contains(raw, want) {
 			t.Errorf("no %q in\n%q", want, raw)
 		}
 	}
 	text := ansi.Strip(raw)
+	if !strings.Contains(text, " wait/t00  ") {
+		t.Errorf("no row of a task in\n%s", text)
+	}
 	last := regexp.MustCompile(`(?m)^⣿ Workflow completed in [12]s\r\n  Inspect superstep runs show [0-9a-f]{8}\r\n\z`)
 	if !last.MatchString(text) {
 		t.Errorf("the end is not as it should be:\n%s", text)

@@ -96,7 +96,7 @@ func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *hos
 		put("  files in %s", transcript.Line(shownPath(folder)))
 	}
 	if tokens := r.Usage.In + r.Usage.Out; tokens > 0 || len(r.Agents) > 0 {
-		put("  %s tokens (%s in, %s out), %s", inwords.Count(tokens), inwords.Count(r.Usage.In), inwords.Count(r.Usage.Out), inwords.Plural(len(r.Agents), "agent"))
+		put("  %s tokens (%s in, %s out), %s", inwords.Count(tokens), inwords.Count(r.Usage.In), inwords.Count(r.Usage.Out), inwords.Plural(len(r.Agents), "agent")+costOf(r.Used().Cost, min(len(r.Agents), int(r.Spent.Tokens))))
 	}
 	if im != nil {
 		put("  %s %s, works in %s", p.Yellow("imported"), im.Time.Local().Format(time.DateTime), transcript.Line(im.Dir))
@@ -144,6 +144,17 @@ func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *hos
 	if !a.set.Quiet {
 		nextShown(a, info, r)
 	}
+}
+
+// costOf returns what so many agents cost, to follow other facts.
+func costOf(c *transcript.Cost, agents int) string {
+	switch {
+	case agents == 0:
+		return ""
+	case c == nil:
+		return ", cost –"
+	}
+	return ", " + c.String()
 }
 
 // openQuestions returns those that still take an answer.
@@ -197,6 +208,17 @@ func showTask(a *app, put func(string, ...any), p tui.Palette, t *transcript.Tas
 	}
 	if !a.set.Verbose {
 		return
+	}
+	for _, x := range t.Agents {
+		line := fmt.Sprintf("agent %s", x.Name)
+		if x.Model != "" {
+			line += " " + x.Model
+		}
+		line += fmt.Sprintf(": %s, %s tokens%s", inwords.Plural(x.Turns, "turn"), inwords.Count(x.Usage.In+x.Usage.Out), costOf(x.Cost(), int(min(1, x.Spent.Tokens))))
+		if title := x.Title(); title != "" {
+			line += " · " + title
+		}
+		put("       %s", line)
 	}
 	for _, part := range t.Parts {
 		switch part.Kind {

@@ -153,7 +153,7 @@ type failed struct {
 func ofTask(rec *runlog.Record, t *transcript.Task) []*Event {
 	if rec.Kind == runlog.KindTaskDone {
 		return one("task.done", taskDone{
-			t.State, t.Step, t.Time.Elapsed(rec.Time).Milliseconds(), t.Tools, t.Error, t.Why, t.Bad, t.Cost(),
+			t.State, t.Step, t.Time.Elapsed(rec.Time).Milliseconds(), t.Tools, t.Error, t.Why, t.Bad, totalCost(t),
 		})
 	}
 	d := data[runlog.TaskFailed](rec)
@@ -405,4 +405,10 @@ func (v *Stream) told(rec *runlog.Record, t *transcript.Task) []*Event {
 	}
 	out[0].Agent = transcript.Line(of.Agent)
 	return out
+}
+
+// totalCost returns what a task and all tasks in it have cost so far, nil if that is not known.
+func totalCost(t *transcript.Task) *transcript.Cost {
+	c, _ := t.Total()
+	return c
 }

@@ -32,7 +32,7 @@ var floors = []struct {
 		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/sandbox", "internal/script",
 		"internal/carry", "internal/catalog/skill", "internal/catalog/trust", "internal/mail", "internal/unlisted",
 	}},
-	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "internal/pregel", "internal/pregel/pregeltest", "internal/transcript", "internal/events", "internal/events/eventstest", "internal/live", "internal/rundir", "vertex"}},
+	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "internal/pregel", "internal/pregel/pregeltest", "internal/transcript", "internal/transcript/recorded", "internal/events", "internal/events/eventstest", "internal/live", "internal/rundir", "vertex"}},
 	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "internal/definition", "agent/team"}},
 	{"3", []string{"workflow", "internal/recipe", "internal/compile"}},
 	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/research"}},

@@ -64,6 +64,14 @@ func scaled(n, unit int) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n/(unit/10))/10), ".0")
 }
 
+// Dollars returns an amount of money, given in millionths of a US dollar: $0.00, <$0.01, $0.04, $12.50.
+func Dollars(micros int64) string {
+	if micros > 0 && micros < 10_000 {
+		return "<$0.01"
+	}
+	return fmt.Sprintf("$%.2f", float64(micros)/1e6)
+}
+
 // Ago returns an age: just now, 5m ago, 3h ago, 4d ago.
 func Ago(d time.Duration) string {
 	switch {

@@ -116,6 +116,10 @@ func (r *Run) applyRun(rec *runlog.Record) {
 		r.halt(runlog.Interrupted, r.last) // if its log does not say how it ended
 		d, _ := decode[runlog.RunResumed](rec)
 		r.Failed, r.Degraded, r.By = nil, nil, ""
+		r.Reused = runlog.Amount{}
+		for _, spent := range r.turns {
+			r.Reused = r.Reused.Add(runlog.Amount{Tokens: spent.Tokens, Money: spent.Money, Turns: 1})
+		}
 		r.timed = d.Timed
 		if d.Budget != nil {
 			r.Budget = *d.Budget

@@ -19,18 +19,3 @@ func (t *Task) CostOf(d *runlog.Settled) *Cost {
 	}
 	return cost(*d.Spent, t.unpriced(d))
 }
-
-// Cost is what the task and all tasks in it have cost so far, nil if that is not known.
-func (t *Task) Cost() *Cost {
-	spent, unpriced := t.total()
-	return cost(spent, unpriced)
-}
-
-func (t *Task) total() (spent runlog.Amount, unpriced bool) {
-	spent, unpriced = t.Spent, t.Unpriced
-	for _, in := range t.Children {
-		more, free := in.total()
-		spent, unpriced = spent.Add(more), unpriced || free
-	}
-	return spent, unpriced
-}

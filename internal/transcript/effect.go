@@ -27,7 +27,9 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 			r.aside[rec.Path+"\x00"+d.Key] = *d.Cost
 		}
 		switch {
-		case d.Kind == "agent" || Bookkeeping(d.Kind):
+		case d.Kind == "branch":
+			t.item(d.Key, false)
+		case d.Kind == "agent" || d.Kind == "timer" || Bookkeeping(d.Kind):
 		case d.Kind == "model":
 			t.Thinking, t.Summing = true, Summary(d.Key)
 			t.hush()
@@ -73,6 +75,8 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 		if json.Unmarshal(d.Output, &rule) == nil && rule.Decision == string(tool.Deny) && !rule.Nobody {
 			r.Refused = append(r.Refused, Denial{Path: t.Path, Agent: t.Agent, Tool: Line(d.Name), Subject: Clean(rule.Subject), Reason: Clean(rule.Reason)})
 		}
+	case d.Kind == "branch":
+		t.item(d.Key, true)
 	case Bookkeeping(d.Kind):
 	case d.Kind == mail.KindSteer:
 		for _, m := range mail.SteeringOf(&d) {
@@ -90,6 +94,16 @@ func (r *Run) spend(t *Task, d *runlog.Settled) {
 	if d.Spent == nil {
 		return
 	}
+	if d.Kind == "model" {
+		key := t.Path + "\x00" + d.Key
+		if r.turns == nil {
+			r.turns = map[string]runlog.Amount{}
+		}
+		if was, again := r.turns[key]; again && r.Reused.Turns > 0 {
+			r.Reused = r.Reused.Add(runlog.Amount{Tokens: -was.Tokens, Money: -was.Money, Turns: -1})
+		}
+		r.turns[key] = *d.Spent
+	}
 	r.Spent, t.Spent = r.Spent.Add(*d.Spent), t.Spent.Add(*d.Spent)
 	if a := t.AgentOf(d.Key); a != nil {
 		a.Spent = a.Spent.Add(*d.Spent)
@@ -103,6 +117,21 @@ func (r *Run) spend(t *Task, d *runlog.Settled) {
 func (t *Task) unpriced(d *runlog.Settled) bool {
 	a := t.AgentOf(d.Key)
 	return d.Kind == "model" && d.Spent.Money == 0 && d.Spent.Tokens > 0 && (a == nil || !a.Priced)
+}
+
+// item notes a branch, and whether it has ended.
+func (t *Task) item(key string, ended bool) {
+	if t.items == nil {
+		t.items = map[string]bool{}
+	}
+	was, known := t.items[key]
+	if !known {
+		t.Items++
+	}
+	if ended && !was {
+		t.ItemsEnd++
+	}
+	t.items[key] = was || ended
 }
 
 // show puts a call among the parts when it begins: those of one turn in the order in which the model made them, so that it

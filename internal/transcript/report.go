@@ -1,10 +1,10 @@
 package transcript
 
 import (
-	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // A StepReport is a superstep as data for programs.
@@ -37,22 +37,24 @@ type TaskReport struct {
 // Usage is what a run or a task used, as data for programs.
 type Usage struct {
 	model.Usage
-	Agents int `json:"agents"`
+	Agents int   `json:"agents"`
+	Cost   *Cost `json:"cost,omitempty"` // nil if it is not known, or if no model was asked
 }
 
 // Report returns the supersteps of a run as data for programs, at a time.
 func (r *Run) Report(now time.Time) []StepReport {
 	out := make([]StepReport, 0, len(r.Steps))
-	within := r.within()
 	for _, s := range r.Steps {
 		step := StepReport{Superstep: s.Number, Done: s.Done, Duration: s.Time.Elapsed(now).Milliseconds(), Tasks: []TaskReport{}}
 		for _, t := range s.Tasks {
 			x := TaskReport{
 				Task: t.Path, Step: t.Node, Key: t.Key, State: t.State, Attempt: t.Attempt, Agent: t.Agent, Tools: t.Tools,
-				Usage: Usage{t.Usage, len(t.Agents)}, Duration: t.Time.Elapsed(now).Milliseconds(), Error: t.Error, Why: t.Why, Bad: t.Bad, Said: t.Last(),
+				Usage: usage(t.Usage, len(t.Agents), t.Spent, t.Unpriced), Duration: t.Time.Elapsed(now).Milliseconds(), Error: t.Error, Why: t.Why, Bad: t.Bad, Said: t.Last(),
 			}
-			if u := within[t.Path]; u != nil {
-				x.Total = &Usage{x.Usage.Add(u.Usage), x.Usage.Agents + u.Agents}
+			if in := t.within(); in.Usage != (model.Usage{}) || in.Agents > 0 {
+				spent, unpriced, _ := t.total()
+				in = usage(in.Usage.Add(t.Usage), in.Agents+len(t.Agents), spent, unpriced)
+				x.Total = &in
 			}
 			for _, a := range t.Agents {
 				x.Agents = append(x.Agents, a.Name)
@@ -64,24 +66,22 @@ func (r *Run) Report(now time.Time) []StepReport {
 	return out
 }
 
-// within returns what all tasks within a task used, by its path.
-func (r *Run) within() map[string]*Usage {
-	out := map[string]*Usage{}
-	for _, t := range r.Tasks {
-		if t.Usage == (model.Usage{}) && len(t.Agents) == 0 {
-			continue
-		}
-		for i := strings.LastIndexByte(t.Path, '/'); i >= 0; i = strings.LastIndexByte(t.Path[:i], '/') {
-			u := out[t.Path[:i]]
-			if u == nil {
-				u = &Usage{}
-				out[t.Path[:i]] = u
-			}
-			u.Usage, u.Agents = u.Usage.Add(t.Usage), u.Agents+len(t.Agents)
-		}
+// within returns what all tasks within the task used.
+func (t *Task) within() (u Usage) {
+	for _, in := range t.Children {
+		below := in.within()
+		u.Usage, u.Agents = u.Usage.Add(in.Usage).Add(below.Usage), u.Agents+len(in.Agents)+below.Agents
+	}
+	return u
+}
+
+func usage(u model.Usage, agents int, spent runlog.Amount, unpriced bool) Usage {
+	out := Usage{Usage: u, Agents: agents}
+	if spent.Tokens > 0 {
+		out.Cost = cost(spent, unpriced)
 	}
 	return out
 }
 
 // Used returns what the run used.
-func (r *Run) Used() Usage { return Usage{r.Usage, len(r.Agents)} }
+func (r *Run) Used() Usage { return usage(r.Usage, len(r.Agents), r.Spent, r.Unpriced) }

@@ -50,6 +50,7 @@ type Run struct {
 	Spent     runlog.Amount       // of its budget; Spent.Money is its cost so far
 	Unpriced  bool                // the cost is more than that: a model tells no price
 	Retries   int                 // attempts that failed and were not the last
+	Reused    runlog.Amount       // what the turns did cost that were recorded before it was resumed last, and were not taken again
 	By        string              // who paused or interrupted it, "" if nobody did
 	Nodes     []string            // of its graph, in declared order; nil if its log does not say
 	Window    int                 // the most bytes of parts that ended tasks keep, the newest first; 0 for all
@@ -70,6 +71,7 @@ type Run struct {
 	idle   time.Time                  // since when that of the run is
 	sends  map[string]map[string]bool // for the next superstep: node → keys
 	aside  map[string]runlog.Amount   // what is set aside, by path and key of the effect
+	turns  map[string]runlog.Amount   // what turns of models did cost, by path and key
 	order  map[string]int             // of the keyed tasks that were sent for, by path
 	ended  []*Task                    // in the order in which they ended
 	kept   int                        // bytes of their parts
@@ -146,6 +148,8 @@ type Task struct {
 	Spent    runlog.Amount // its own; Spent.Money is the cost
 	Unpriced bool          // the cost is more than that
 	Tools    int           // calls that have ended
+	Items    int           // branches that it has, as far as is heard of; those that have not ended are live-only
+	ItemsEnd int           // of them, those that have ended
 	Parts    []Part
 	Dropped  int    // parts that are not kept any more, see Run.Window
 	Todos    []Todo // the plan of its agent, as of its last call of the tool todo
@@ -161,6 +165,7 @@ type Task struct {
 	shown   []byte                     // live, clean
 	version int                        // of shown: it only grew since this changed
 	ids     map[string]int             // how many parts there were of what an ID is made of
+	items   map[string]bool            // by key: whether it has ended
 	stored  time.Duration              // of execution, by records that end an execution or an attempt
 }
 
@@ -265,11 +270,29 @@ type Question struct {
 
 // Label returns the task as people call it, such as gather/tests for gather[tests].
 func (t *Task) Label() string {
-	if t.Key == "" {
-		return t.Path
+	steps := strings.Split(t.Path, "/")
+	for i, step := range steps {
+		if node, key := split(step); key != "" {
+			_, visit, _ := strings.Cut(step, "]")
+			steps[i] = node + "/" + Line(key) + visit
+		}
 	}
-	_, visit, _ := strings.Cut(t.Path, "]")
-	return t.Node + "/" + t.Key + visit
+	return strings.Join(steps, "/")
+}
+
+// Total returns what the task and all that is in it cost, nil if that is not known, and how many calls of tools have ended there.
+func (t *Task) Total() (c *Cost, tools int) {
+	spent, unpriced, tools := t.total()
+	return cost(spent, unpriced), tools
+}
+
+func (t *Task) total() (spent runlog.Amount, unpriced bool, tools int) {
+	spent, unpriced, tools = t.Spent, t.Unpriced, t.Tools
+	for _, in := range t.Children {
+		s, u, n := in.total()
+		spent, unpriced, tools = spent.Add(s), unpriced || u, tools+n
+	}
+	return spent, unpriced, tools
 }
 
 // Top returns the node of the run's graph that a path lies in.

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf16"
 
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -192,6 +193,20 @@ func cost(spent runlog.Amount, unpriced bool) *Cost {
 // Cost is what the run has cost so far, nil if that is not known.
 func (r *Run) Cost() *Cost { return cost(r.Spent, r.Unpriced) }
 
+// Cost is what the agent has cost so far, nil if that is not known.
+func (a *Agent) Cost() *Cost { return cost(a.Spent, !a.Priced && a.Spent.Tokens > 0) }
+
+// String returns the cost as people read it: a dash if it is not known, and a plus behind one that lacks something.
+func (c *Cost) String() string {
+	switch {
+	case c == nil:
+		return "–"
+	case c.More:
+		return inwords.Dollars(c.Micros) + "+"
+	}
+	return inwords.Dollars(c.Micros)
+}
+
 func optional(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -211,7 +226,7 @@ func (r *Run) view() *RunView {
 	}
 	for _, s := range r.Steps {
 		step := StepView{Number: s.Number, Done: s.Done, Time: s.Time.clock(), Tasks: []string{}, Planned: s.Planned}
-		tasks := slices.SortedFunc(slices.Values(s.Tasks), r.compare)
+		tasks := slices.SortedFunc(slices.Values(s.Tasks), r.Compare)
 		for _, t := range tasks {
 			step.Tasks = append(step.Tasks, t.Path)
 		}
@@ -238,7 +253,7 @@ func (t *Task) view() *TaskView {
 	for _, a := range t.Agents {
 		v.Agents = append(v.Agents, AgentView{
 			Name: a.Name, Title: a.Title(), Prompt: a.Prompt, Model: a.Model, Turns: a.Turns, Calls: a.Called, Usage: a.Usage,
-			Cost: cost(a.Spent, !a.Priced && a.Spent.Tokens > 0), Used: a.Used, Window: a.Window,
+			Cost: a.Cost(), Used: a.Used, Window: a.Window,
 		})
 	}
 	return v
@@ -372,8 +387,26 @@ func (r *Run) Wait() *Wait {
 	return &Wait{What: "rate_limit", Until: &until}
 }
 
-// compare orders tasks as declared: by superstep, then by the order of nodes and of sends, then by path.
-func (r *Run) compare(a, b *Task) int {
+// Compare orders tasks as declared: by superstep, then by the order of nodes and of sends, then by path.
+func (r *Run) Compare(a, b *Task) int {
 	node := func(t *Task) int { return slices.Index(r.Nodes, Top(t.Path)) }
-	return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(node(a), node(b)), cmp.Compare(a.Order, b.Order), cmp.Compare(a.Path, b.Path))
+	return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(node(a), node(b)), cmp.Compare(a.Order, b.Order), byNumber(a.Path, b.Path))
+}
+
+// byNumber compares texts in which numbers count as such.
+func byNumber(a, b string) int {
+	digits := func(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }
+	for a != "" && b != "" {
+		m, n := digits(a), digits(b)
+		if m > 0 && n > 0 {
+			x, y := strings.TrimLeft(a[:m], "0"), strings.TrimLeft(b[:n], "0")
+			if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y), cmp.Compare(m, n)); c != 0 {
+				return c
+			}
+		} else if m, n = 1, 1; a[0] != b[0] {
+			return cmp.Compare(a[0], b[0])
+		}
+		a, b = a[m:], b[n:]
+	}
+	return cmp.Compare(len(a), len(b))
 }

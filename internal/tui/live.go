@@ -16,7 +16,7 @@ import (
 
 const (
 	frameTime = 100 * time.Millisecond // between two drawings
-	maxRows   = 8                      // of tasks
+	maxRows   = 5                      // of tasks
 )
 
 // live is progress that is redrawn in place: finished steps stay where they are, and
@@ -39,25 +39,21 @@ type live struct {
 	count  string   // before it: which question it is of several
 	typed  string   // and what was typed so far
 
-	above []string // lines to be written once, above the block
-	drawn int      // the lines of the block on the screen
-	at    [2]int   // the size of the terminal when it was drawn
-	open  bool     // the last of them is the prompt, and the cursor at its end
-	frame int
-	end   chan struct{}
-	ended chan struct{}
+	head    string   // the first line of the run, part of the block until it is known which model the run uses; "" once it was put
+	resumed bool     // the line is of a run that was resumed
+	above   []string // lines to be written once, above the block
+	drawn   int      // the lines of the block on the screen
+	at      [2]int   // the size of the terminal when it was drawn
+	open    bool     // the last of them is the prompt, and the cursor at its end
+	frame   int
+	end     chan struct{}
+	ended   chan struct{}
 }
 
 // newLive creates the view. The goroutine behind it draws; it ends with close.
 func newLive(a *Screen, s *Session) *live {
 	v := &live{out: a.err, size: a.size, in: -1, end: make(chan struct{}), ended: make(chan struct{})}
-	v.teller = teller{s: s, pal: a.Err, verbose: a.set.Verbose, say: func(_ time.Time, n *news) {
-		line := n.sign + " " + n.text
-		if n.sign == "·" {
-			line = v.pal.Dim(line)
-		}
-		v.put(" " + line)
-	}}
+	v.teller = teller{s: s, pal: a.Err, verbose: a.set.Verbose, say: v.tells}
 	if a.InTTY {
 		v.in = a.in.fd
 	}
@@ -87,6 +83,15 @@ func newLive(a *Screen, s *Session) *live {
 	return v
 }
 
+// tells puts news above the block.
+func (v *live) tells(_ time.Time, n *news) {
+	line := n.sign + " " + n.text
+	if n.sign == "·" {
+		line = v.pal.Dim(line)
+	}
+	v.put(" " + line)
+}
+
 func (v *live) suspend(on bool) {
 	v.draw(false) // nothing, while it is quiet
 	v.quiet = on
@@ -99,6 +104,7 @@ func (v *live) close() {
 	defer v.s.mu.Unlock()
 	v.quiet = false
 	v.last()
+	v.flush()
 	v.draw(false)
 	v.give()
 }
@@ -127,6 +133,7 @@ func (v *live) release() {
 }
 
 func (v *live) notify(text string) {
+	v.flush()
 	width, _ := v.size()
 	for line := range strings.SplitSeq(ansi.Wrap(transcript.Clean(text), width-1, ""), "\n") {
 		v.put(line)
@@ -143,12 +150,9 @@ func (v *live) draw(block bool) {
 	switch now := [2]int{width, height}; {
 	case v.in >= 0 && !foreground(v.in): // what is on the screen is another's
 		v.drawn, v.open, v.restore, block = 0, false, nil, false // the shell has set the terminal as it wants it
-	case now != v.at: // where the lines of the block are by now nobody knows; it is drawn below once the size is settled
-		if v.open {
-			b.WriteString("\n")
-		}
+	case now != v.at: // the terminal may have broken lines of the block, of which it has more then; it is drawn again once the size is settled
 		block = block && v.drawn == 0
-		v.at, v.drawn, v.open = now, 0, false
+		v.at = now
 	case block:
 		v.take()
 	}
@@ -168,7 +172,7 @@ func (v *live) draw(block bool) {
 	v.said = nil
 	if !v.asking {
 		for _, line := range v.above {
-			b.WriteString(inwords.Wrap(ansi.Truncate(line, 3*width, "…"), width) + "\n")
+			b.WriteString(ansi.Hardwrap(inwords.Wrap(ansi.Truncate(line, 3*width, "…"), width), width, true) + "\n")
 		}
 		v.above = nil
 	}
@@ -196,23 +200,52 @@ func (v *live) draw(block bool) {
 // block is what changes: the steps under way, their tasks, and the totals.
 func (v *live) block(width, height int) []string {
 	r, now := &v.s.run, v.s.now()
-	active := r.Active()
-	room := max(1, min(maxRows, height-5))
 	var out []string
-	step := -1
-	for i, t := range active {
-		if i == room {
-			out = append(out, v.pal.Dim(fmt.Sprintf("   +%d more", len(active)-i)))
-			break
-		}
-		if t.Step != step {
-			step = t.Step
-			out = append(out, v.header(r.Step(step), width))
-		}
-		out = append(out, v.row(t, now))
+	if v.head != "" {
+		out = append(out, v.head)
 	}
+	room := max(1, min(maxRows, height-5))
+	for _, s := range r.Steps {
+		if rows := rowsOf(r, s); !s.Done && slices.ContainsFunc(rows, func(t row) bool { return !t.Ended() }) {
+			out = append(out, v.header(s, width))
+			shown := pick(rows, room)
+			room = max(1, room-len(shown))
+			out = append(out, v.table(shown, len(rows)-len(shown), width, now)...)
+		}
+	}
+	return append(out, v.footer(r, now, width))
+}
+
+// footer has the totals, as many as there is room for.
+func (v *live) footer(r *transcript.Run, now time.Time, width int) string {
 	facts := append([]string{inwords.Duration(r.Time.Elapsed(now))}, spent(r)...)
-	return append(out, v.pal.Dim(" "+spinner(v.frame)+" "+strings.Join(facts, " · ")))
+	if cost := costOf(r); len(facts) > 1 && cost != "" {
+		facts = append(facts, cost)
+	}
+	for {
+		if line := " " + spinner(v.frame) + " " + strings.Join(facts, " · "); ansi.StringWidth(line) < width || len(facts) < 3 {
+			return v.pal.Dim(line)
+		}
+		facts = slices.Delete(facts, len(facts)-2, len(facts)-1) // what it costs stays
+	}
+}
+
+// costOf is what a run has cost, and what it may; "" if no model has used anything.
+func costOf(r *transcript.Run) string {
+	c := r.Cost()
+	if r.Spent.Tokens == 0 { // whether the model tells its price shows with its first turn
+		c = nil
+	}
+	if limit := r.Budget.Money; limit > 0 {
+		return c.String() + " / " + inwords.Dollars(limit)
+	}
+	if r.Spent.Tokens == 0 {
+		return ""
+	}
+	if c == nil {
+		return "cost –"
+	}
+	return c.String()
 }
 
 func spinner(frame int) string {
@@ -221,9 +254,9 @@ func spinner(frame int) string {
 }
 
 // names are the nodes of a step, each once.
-func names(s *transcript.Step) string {
+func names(r *transcript.Run, s *transcript.Step) string {
 	var out []string
-	for _, t := range s.Own() {
+	for _, t := range slices.SortedFunc(slices.Values(s.Own()), r.Compare) {
 		n := t.Node
 		if t.Key == "" {
 			n = t.Path
@@ -237,31 +270,36 @@ func names(s *transcript.Step) string {
 
 // header is the divider of a step under way.
 func (v *live) header(s *transcript.Step, width int) string {
-	if s == nil {
-		return ""
+	own, planned := s.Own(), 0
+	for _, n := range s.Planned {
+		planned += n
 	}
-	done, all, waiting := 0, len(s.Own()), 0
-	for _, t := range s.Tasks {
-		if t.Ended() && !strings.Contains(t.Path, "/") {
+	done, all, what, waiting := 0, max(len(own), planned), "done", 0
+	for _, t := range own {
+		if t.Ended() {
 			done++
 		}
+	}
+	if planned > 0 {
+		what = "items"
+	} else if len(own) == 1 && own[0].Items > 0 {
+		done, all, what = own[0].ItemsEnd, own[0].Items, "items"
+	}
+	for _, t := range s.Tasks {
 		if t.State == transcript.Waiting {
 			waiting++
 		}
 	}
-	planned := 0
-	for _, n := range s.Planned {
-		planned += n
-	}
-	all = max(all, planned)
-	text := "── Step: " + names(s) + " (running)"
+	text := ""
 	if all > 1 {
-		text += fmt.Sprintf(" ── %d/%d done", done, all)
+		text += fmt.Sprintf(" ── %d/%d %s", done, all, what)
 	}
 	if waiting > 0 {
 		text += fmt.Sprintf(" · %d needs you", waiting)
 	}
-	return v.pal.Dim(rule(text, width))
+	const before, after = "── Step: ", " (running)"
+	name := cut(names(&v.s.run, s), max(8, min(width-1, 80)-1-len([]rune(before+after+text))))
+	return v.pal.Dim(rule(before+name+after+text, width))
 }
 
 // rule fills a divider up to a width that is pleasant to read.
@@ -271,69 +309,18 @@ func rule(text string, width int) string {
 	return text + strings.Repeat("─", max(0, width-ansi.StringWidth(text)))
 }
 
-// row is a running task.
-func (v *live) row(t *transcript.Task, now time.Time) string {
-	glyph := spinner(v.frame)
-	if t.State == transcript.Waiting {
-		glyph = v.pal.Yellow("?")
-	}
-	parts := []string{" " + glyph + " " + v.pal.Bold(t.Label())}
-	if t.Agent != "" && t.Agent != t.Node {
-		parts = append(parts, t.Agent)
-	}
-	parts = append(parts, v.facts(t, now))
-	if t.Attempt > 1 {
-		parts = append(parts, v.pal.Yellow(fmt.Sprintf("attempt %d", t.Attempt)))
-	}
-	return strings.Join(append(parts, v.doing(t)), "  ")
-}
-
-// facts are how often a task has called tools, and how long it took.
-func (v *live) facts(t *transcript.Task, now time.Time) string {
-	facts := inwords.Brief(t.Time.Elapsed(now))
-	if t.Tools > 0 {
-		facts = inwords.Plural(t.Tools, "tool") + " · " + facts
-	}
-	return v.pal.Dim(facts)
-}
-
-func (v *live) doing(t *transcript.Task) string {
-	if t.State == transcript.Waiting {
-		return v.pal.Yellow("NEEDS YOU")
-	}
-	if p := t.Progress; p != nil {
-		const cells = 20
-		done := min(cells, int(cells*p.Done/max(1, p.All)))
-		return strings.Repeat("█", done) + v.pal.Dim(strings.Repeat("░", cells-done)) + " " + p.Text
-	}
-	if tool := t.Current(); tool != nil {
-		return strings.TrimRight(tool.Name+" "+tool.Arg, " ")
-	}
-	if text := strings.TrimSpace(t.Live()); text != "" {
-		return v.pal.Dim(transcript.Line(text[strings.LastIndexByte(text, '\n')+1:]))
-	}
-	if t.Thinking {
-		return v.pal.Dim("thinking")
-	}
-	return ""
-}
-
 func (v *live) see(rec *runlog.Record, r *transcript.Run) {
 	task := r.Task(rec.Path)
 	v.due(rec, task)
 	switch rec.Kind {
 	case runlog.KindRunStarted, runlog.KindRunResumed:
-		line := v.pal.Bold(r.Workflow) + " " + v.pal.Dim("run "+v.s.id+confined(r))
-		if r.Title != "" {
-			line += " " + r.Title
-		}
-		if rec.Kind == runlog.KindRunResumed {
-			line += v.pal.Dim(" (resumed)")
-		}
-		width, _ := v.size()
-		v.put(ansi.Truncate(line, width, "…"))
+		v.resumed = rec.Kind == runlog.KindRunResumed
+		v.head = v.first()
 	case runlog.KindStepCommitted:
 		v.stepDone(rec, r)
+	}
+	if v.head != "" && len(r.Agents) > 0 {
+		v.flush()
 	}
 	if rec.Kind == runlog.KindAnswered && data[runlog.Answer](rec).By == "person" {
 		return // who typed it knows
@@ -349,7 +336,35 @@ func (v *live) ask(s string) {
 }
 
 // put puts a line above the block with the next drawing.
-func (v *live) put(line string) { v.above = append(v.above, line) }
+func (v *live) put(line string) {
+	v.flush()
+	v.above = append(v.above, line)
+}
+
+// flush puts the first line of the run.
+func (v *live) flush() {
+	if v.head != "" {
+		v.head = ""
+		width, _ := v.size()
+		v.above = append(v.above, ansi.Truncate(v.first(), width, "…"))
+	}
+}
+
+// first is the first line of the run, with the model of its first agent if there was one.
+func (v *live) first() string {
+	r := &v.s.run
+	line := v.pal.Bold(r.Workflow) + " " + v.pal.Dim("run "+v.s.id)
+	if v.resumed {
+		line += v.pal.Dim(" (resumed)")
+	}
+	if len(r.Agents) > 0 && r.Agents[0].Model != "" {
+		line += "  " + r.Agents[0].Model + " "
+	}
+	if line += v.pal.Dim(confined(r)); r.Title != "" {
+		line += " " + r.Title
+	}
+	return line
+}
 
 // stepDone leaves the divider of a step behind, and a line for each task if there were several.
 func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
@@ -358,7 +373,7 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 	if s == nil || rec.Path != "" {
 		return
 	}
-	mark, tasks := "✓", s.Own()
+	mark, rows := "✓", rowsOf(r, s)
 	for _, t := range s.Tasks {
 		if t.State != transcript.Done && t.State != transcript.Skipped {
 			mark = "!"
@@ -366,33 +381,15 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 	}
 	width, _ := v.size()
 	took := s.Time.Elapsed(rec.Time)
-	if len(tasks) == 1 { // the step may have waited for another one
+	if tasks := s.Own(); len(tasks) == 1 { // the step may have waited for another one
 		took = tasks[0].Time.Elapsed(rec.Time)
 	}
-	v.put(v.pal.Dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(s), mark, inwords.Brief(took)), width)))
-	if len(tasks) < 2 {
+	v.put(v.pal.Dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(r, s), mark, inwords.Brief(took)), width)))
+	if len(rows) < 2 && len(rows[0].Bad) == 0 {
 		return
 	}
-	for i, t := range tasks {
-		if i == maxRows {
-			v.put(v.pal.Dim(fmt.Sprintf("   +%d more", len(tasks)-i)))
-			return
-		}
-		v.put(v.doneRow(t, rec.Time))
+	shown := pick(rows, maxRows)
+	for _, line := range v.table(shown, len(rows)-len(shown), width, rec.Time) {
+		v.put(line)
 	}
-}
-
-func (v *live) doneRow(t *transcript.Task, at time.Time) string {
-	line := " " + v.pal.Green("✓") + " " + t.Label()
-	switch t.State {
-	case transcript.Done:
-	case transcript.Skipped:
-		line = " " + v.pal.Dim("· "+t.Label()+" skipped")
-	default:
-		line = " " + v.pal.Yellow("!") + " " + t.Label() + " " + string(t.State)
-	}
-	if len(t.Bad) > 0 {
-		line += v.pal.Yellow(" (ran on error input: " + strings.Join(t.Bad, ", ") + ")")
-	}
-	return line + "  " + v.facts(t, at)
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
@@ -171,7 +173,15 @@ func (s *Session) Close() {
 // LastLine returns how the run ended after it took so long, as the last line of its progress.
 func (s *Session) LastLine(status runlog.Status, exit int, took time.Duration) string {
 	if s.screen.Live {
-		return closing(s.screen.Err, status, took, &s.run)
+		line := closing(s.screen.Err, status, took, &s.run)
+		if more := totals(&s.run); more != "" {
+			line += "\n  " + more
+		}
+		width, _ := s.screen.size()
+		if v := s.live(); v != nil {
+			width, _ = v.size()
+		}
+		return ansi.Wrap(line, width, "")
 	}
 	word := string(status)
 	switch {
@@ -182,11 +192,18 @@ func (s *Session) LastLine(status runlog.Status, exit int, took time.Duration) s
 	}
 	line := fmt.Sprintf("%s run %s %s %s tokens=%s agents=%d", s.now().Format(time.TimeOnly), s.id, word, inwords.Duration(took),
 		inwords.Count(s.run.Usage.In+s.run.Usage.Out), len(s.run.Agents))
+	if s.run.Spent.Tokens > 0 {
+		line += " cost=" + s.run.Used().Cost.String()
+	}
 	denied := len(slices.DeleteFunc(slices.Clone(s.run.Questions), func(q *transcript.Question) bool { return !q.Denied }))
 	if denied > 0 {
 		line += fmt.Sprintf(" denied=%d", denied)
 	}
-	return fmt.Sprintf("%s exit=%d", line, exit)
+	line = fmt.Sprintf("%s exit=%d", line, exit)
+	if saved := saved(&s.run); saved != "" {
+		line += "\n  " + saved
+	}
+	return line
 }
 
 // closing returns the completion line on a terminal.
@@ -209,6 +226,44 @@ func closing(p Palette, status runlog.Status, took time.Duration, r *transcript.
 		sign, how = p.Red("■"), "cancelled after"
 	}
 	return sign + " Workflow " + how + " " + strings.Join(append([]string{inwords.Duration(took)}, spent(r)...), " · ")
+}
+
+// totals returns what a run cost and what became of it on the way, "" for nothing.
+func totals(r *transcript.Run) string {
+	var out []string
+	if cost := costOf(r); cost != "" {
+		out = append(out, cost)
+	}
+	if r.Retries == 1 {
+		out = append(out, "1 retry")
+	} else if r.Retries > 1 {
+		out = append(out, fmt.Sprintf("%d retries", r.Retries))
+	}
+	answers := 0
+	for _, q := range r.Questions {
+		if q.Answered && !q.Denied {
+			answers++
+		}
+	}
+	if answers > 0 {
+		out = append(out, inwords.Plural(answers, "answer"))
+	}
+	if saved := saved(r); saved != "" {
+		out = append(out, saved)
+	}
+	return strings.Join(out, " · ")
+}
+
+// saved returns what a run that was resumed did not do again, "" for nothing.
+func saved(r *transcript.Run) string {
+	if r.Reused.Turns == 0 {
+		return ""
+	}
+	line := "resumed: " + inwords.Plural(int(r.Reused.Turns), "turn")
+	if r.Reused.Money == 0 {
+		return line + " not taken again"
+	}
+	return line + ", " + inwords.Dollars(r.Reused.Money) + " not paid again"
 }
 
 // spent returns the tokens and agents of a run, nil if it has none.

@@ -84,7 +84,7 @@ func (v *teller) tell(rec *runlog.Record, r *transcript.Run, t *transcript.Task)
 		if d := data[runlog.Event](rec); t == nil || !noted(&d) {
 			return
 		}
-		if i := len(t.Parts) - 1; i >= 0 && t.Parts[i].Kind == transcript.Note {
+		if i := len(t.Parts) - 1; i >= 0 && (t.Parts[i].Kind == transcript.Note || t.Parts[i].Kind == transcript.Compacted) {
 			n = &news{"·", "note", t.Label() + " " + transcript.Line(t.Parts[i].Text)}
 		}
 	case runlog.KindSettled:
