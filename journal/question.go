@@ -134,7 +134,9 @@ func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, e
 		return answer.Value, nil
 	}
 	if !asked {
-		if err := j.Write(ctx, "", runlog.KindAsked, s.path, q); err != nil {
+		recorded := *q
+		recorded.Took, _ = s.Took()
+		if err := j.Write(ctx, "", runlog.KindAsked, s.path, &recorded); err != nil {
 			return nil, err
 		}
 	}

@@ -205,6 +205,6 @@ func (s *Scope) Took() (took, queued int64) {
 	if !ok {
 		return 0, 0
 	}
-	delete(s.j.begun, s.path)
+	s.j.begun[s.path] = timing{at: now}
 	return max(0, now.Sub(t.at)).Milliseconds(), t.queued.Milliseconds()
 }

@@ -464,7 +464,7 @@ func (s *script) match(recs []runlog.Record) error {
 		if !same {
 			return s.differ(r.Path, fmt.Sprintf("its %s is not what is recorded", r.Kind), r)
 		}
-		if r.Time, hash = due.Time, next; timed(r.Kind) {
+		if r.Time, hash = due.Time, next; timed(r.Kind) || r.Kind == runlog.KindAsked {
 			r.Data = due.Data
 		}
 	}

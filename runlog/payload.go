@@ -268,9 +268,10 @@ type Question struct {
 	About      map[string]string `json:"about,omitempty"`
 	Default    json.RawMessage   `json:"default,omitempty"`
 	Schema     json.RawMessage   `json:"schema,omitempty"`
-	Agent      string            `json:"agent,omitempty"` // who asks, "" for the step itself
-	TextOutput bool              `json:"text,omitempty"`  // what the effect gave is text, see Answer.Output
-	Call       *QuestionCall     `json:"call,omitempty"`  // of a permission request; absent in logs before there were kinds
+	Agent      string            `json:"agent,omitempty"`   // who asks, "" for the step itself
+	TextOutput bool              `json:"text,omitempty"`    // what the effect gave is text, see Answer.Output
+	Call       *QuestionCall     `json:"call,omitempty"`    // of a permission request; absent in logs before there were kinds
+	Took       int64             `json:"took_ms,omitempty"` // how long the task has executed before it asked, since it began or asked before
 }
 
 // QuestionKind is what a question is about. It is absent in older logs.

@@ -15,7 +15,9 @@ func (r *Run) applyQuestion(rec *runlog.Record) {
 		}
 		d.Path = rec.Path
 		t := r.work(rec.Path, -1, rec.Time)
-		t.end(Waiting, rec.Time)
+		if t.end(Waiting, rec.Time); d.Took > 0 {
+			r.took(t, d.Took)
+		}
 		r.asking++
 		var about map[string]string
 		for o, text := range d.About {

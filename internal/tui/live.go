@@ -381,7 +381,7 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 	}
 	width, _ := v.size()
 	took := s.Time.Elapsed(rec.Time)
-	if tasks := s.Own(); len(tasks) == 1 { // the step may have waited for another one
+	if tasks := s.Own(); len(tasks) == 1 && len(r.Questions) == 0 && !v.resumed { // the step may have waited for another one
 		took = tasks[0].Time.Elapsed(rec.Time)
 	}
 	v.put(v.pal.Dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(r, s), mark, inwords.Brief(took)), width)))
