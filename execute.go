@@ -149,7 +149,7 @@ func (r shown) Look(ctx context.Context) {
 	if r.journal.Cancelled(ctx) {
 		r.stop(journal.ErrCancelRequested)
 	}
-	r.journal.Look(ctx)
+	_ = r.journal.Look(ctx) // else it looks again
 }
 
 // show lets other processes of this user follow the run until hide is called. What cannot be shown so is read from the store.

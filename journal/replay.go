@@ -346,6 +346,17 @@ func timed(k runlog.Kind) bool {
 	return k == runlog.KindTaskDone || k == runlog.KindTaskFailed || k == runlog.KindSettled
 }
 
+// withTimesOf returns a replayed record with the lengths of time that are recorded, which a replay does not repeat.
+func withTimesOf(recorded, replayed *runlog.Record) *runlog.Record {
+	r := *replayed
+	if timed(r.Kind) && timed(recorded.Kind) {
+		is, _ := untimed(r.Data)
+		_, times := untimed(recorded.Data)
+		r.Data = slices.Concat(is, times)
+	}
+	return &r
+}
+
 func sameButTimes(recorded, replayed json.RawMessage) bool {
 	was, _ := untimed(recorded)
 	is, _ := untimed(replayed)

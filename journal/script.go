@@ -462,7 +462,7 @@ func (s *script) match(recs []runlog.Record) error {
 			return err
 		}
 		if !same {
-			return s.differ(r.Path, fmt.Sprintf("its %s is not what is recorded", r.Kind), r)
+			return s.differ(r.Path, fmt.Sprintf("its %s is not what is recorded", r.Kind), withTimesOf(due, r))
 		}
 		if r.Time, hash = due.Time, next; timed(r.Kind) || r.Kind == runlog.KindAsked {
 			r.Data = due.Data

@@ -66,7 +66,7 @@ func Start(ctx context.Context, program string, args []string, temp string, fold
 		return nil, err
 	}
 	defer func() { _ = out.Close() }()
-	cmd := exec.Command(program, Args(args, "--"+Hidden+"="+begun)...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, Args(args, "--"+Hidden+"="+begun)...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, out, session()
 	if err := cmd.Start(); err != nil {
 		return nil, err
