@@ -129,7 +129,7 @@ func TestAttribution(t *testing.T) {
 		`"turn.started",`+task+`,"agent":"lead",`+more+`,"data":{"key":"turn-0","model":"m"}`,
 		`"turn.started",`+task+`,"agent":"referee",`+more+`,"data":{"key":"judge/turn-0","model":"m"}`,
 		`"agent.started","task":"gather[api%2Fv1]#2/task[1.1]","node":"task","key":"1.1","agent":"helper","parent":"gather[api%2Fv1]#2","depth":1,`+
-			`"attempt":1,"label":"gather/api/v1#2/task[1.1]","data":{"key":"agent","agent":"helper","model":"m","prompt":"Look"}`,
+			`"attempt":1,"label":"gather/api/v1#2/task/1.1","data":{"key":"agent","agent":"helper","model":"m","prompt":"Look"}`,
 	)
 }
 
