@@ -40,7 +40,7 @@ type Usage struct {
 	Agents int `json:"agents"`
 }
 
-// Report returns the supersteps of a run as data for programs, at a time.
+// Report returns the supersteps of a run as data for programs, with all times measured until now.
 func (r *Run) Report(now time.Time) []StepReport {
 	out := make([]StepReport, 0, len(r.Steps))
 	within := r.within()
@@ -64,7 +64,7 @@ func (r *Run) Report(now time.Time) []StepReport {
 	return out
 }
 
-// within returns what all tasks within a task used, by its path.
+// within returns, by path of a task, the usage of all tasks inside it.
 func (r *Run) within() map[string]*Usage {
 	out := map[string]*Usage{}
 	for _, t := range r.Tasks {
@@ -83,5 +83,5 @@ func (r *Run) within() map[string]*Usage {
 	return out
 }
 
-// Used returns what the run used.
+// Used returns the usage of the run.
 func (r *Run) Used() Usage { return Usage{r.Usage, len(r.Agents)} }

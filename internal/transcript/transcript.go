@@ -1,8 +1,6 @@
-// Package transcript reads a run log for people: what runs, for how long, what it
-// says and uses, and what it wants to know.
+// Package transcript turns a run log into a view for users: the running tasks, their times, output and usage, and the open questions.
 //
-// A [Run] is a fold. It does no I/O and looks at no clock; where the time matters, the
-// caller says what time it is. All of its text is [Clean].
+// A [Run] is a fold. It does no I/O and reads no clock; where the time matters, the caller passes it. All of its text has gone through [Clean].
 package transcript
 
 import (
@@ -16,8 +14,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A Run is what its log says so far. The zero value is a run of which nothing is
-// known. Apply changes it; it is not safe for use by several goroutines at once.
+// A Run is the state of a run according to its log so far. The zero value is a run without records. Apply changes it; it is not safe for use by several
+// goroutines at once.
 type Run struct {
 	Sandbox   string // what bounds the commands of its last execution; "" if it is not known
 	Workflow  string
@@ -75,7 +73,7 @@ type Run struct {
 	kept   int                        // bytes of their parts
 }
 
-// A Denial is a call of an agent that was turned down.
+// A Denial is a denied call of an agent.
 type Denial struct {
 	Path    string `json:"task"`
 	Agent   string `json:"agent"`
@@ -86,7 +84,7 @@ type Denial struct {
 	By      string `json:"by,omitempty"`     // who turned it down, "" for a rule, or if nobody was there to ask
 }
 
-// String names the call: the tool, and what was to be done with it.
+// String names the call: the tool and its main argument.
 func (d Denial) String() string {
 	if s := Line(d.Subject); s == d.Tool || strings.HasPrefix(s, d.Tool+" {") {
 		return s // of tools that are not known better it begins with their name
@@ -100,7 +98,7 @@ type Step struct {
 	Done   bool
 	Time   Span
 	Tasks  []*Task
-	// Planned says how many tasks of a node were sent for, where they have keys.
+	// Planned counts, by node, the tasks with keys that were sent.
 	Planned map[string]int
 
 	load load

@@ -189,7 +189,7 @@ func cost(spent runlog.Amount, unpriced bool) *Cost {
 	return &Cost{spent.Money, unpriced}
 }
 
-// Cost is what the run has cost so far, nil if that is not known.
+// Cost returns the cost of the run so far, or nil if it is not known.
 func (r *Run) Cost() *Cost { return cost(r.Spent, r.Unpriced) }
 
 func optional(t time.Time) *time.Time {
@@ -259,7 +259,7 @@ func (t *Task) partView(p *Part) *PartView {
 	return v
 }
 
-// A Feed turns a fold into changes for one reader. The zero value begins with a snapshot.
+// A Feed turns a fold into changes for one reader. The first change of the zero value is a snapshot.
 type Feed struct {
 	rev   uint64
 	begun bool
@@ -267,10 +267,10 @@ type Feed struct {
 	parts map[string]map[string]struct{} // that were given, by path and ID
 }
 
-// said is what a reader was given of the turn under way of a task: so many bytes of a version of it.
+// said records how much of a task's current turn a reader has: the number of bytes of one version of it.
 type said struct{ version, bytes int }
 
-// Next returns what has changed since the last call, nothing if nothing has.
+// Next returns the changes since the last call, none if nothing has changed.
 func (f *Feed) Next(r *Run) []Change {
 	if f.begun && f.rev == r.Rev {
 		return nil
@@ -319,7 +319,7 @@ func (f *Feed) partsOf(t *Task, out []Change) []Change {
 	return out
 }
 
-// tail adds what was said since the last call: from its start, At 0, if that is another turn or reads otherwise by now.
+// tail adds the text that the current turn gained since the last call. If it is another turn or its text was replaced, tail adds all of it, with At 0.
 func (f *Feed) tail(t *Task, out []Change) []Change {
 	was, is := f.said[t.Path], said{t.version, len(t.shown)}
 	if was == is {
@@ -332,13 +332,13 @@ func (f *Feed) tail(t *Task, out []Change) []Change {
 	return append(out, Change{Type: "tail", Path: t.Path, At: len(utf16.Encode([]rune(string(t.shown[:was.bytes])))), Text: string(t.shown[was.bytes:])})
 }
 
-// A Wait is why nothing of a run moves.
+// A Wait is the reason why a run makes no progress.
 type Wait struct {
 	What  string     `json:"what"`            // person, message, budget, rate_limit, storage, operator or worker
 	Until *time.Time `json:"until,omitempty"` // of a rate limit
 }
 
-// Wait returns why nothing of the run moves, nil if something does or the run is over.
+// Wait returns the reason why the run makes no progress, or nil if it does or has ended.
 func (r *Run) Wait() *Wait {
 	switch {
 	case r.Status.Ended() || r.Status == runlog.Failed || r.Status == "":
