@@ -104,7 +104,7 @@ type Step struct {
 	load load
 }
 
-// State describes how a task or a tool is doing.
+// State is the state of a task or a tool.
 type State string
 
 // The states of a task. A tool is only ever running, done, failed or stopped.
@@ -170,13 +170,13 @@ type Todo struct {
 	BlockedBy []string `json:"blockedBy,omitempty"`
 }
 
-// A Progress is how far something long is, of which a live event "progress" tells.
+// A Progress is the progress of a long operation, as reported by a live event "progress".
 type Progress struct {
 	Text      string // what is done, and how much of it
 	Done, All int64  // in units of its own
 }
 
-// A Part is something a task said or did.
+// A Part is a piece of a task's output or one of its actions.
 type Part struct {
 	ID       string // within its task: the same whoever folds the log, and whenever
 	Rev      uint64
@@ -240,7 +240,7 @@ type Agent struct {
 	Ended  time.Time // when it was last heard of
 }
 
-// A Question is something a task wants to know.
+// A Question is a question of a task to the user.
 type Question struct {
 	Path     string               `json:"path"`
 	Key      string               `json:"key"`
@@ -261,7 +261,7 @@ type Question struct {
 	Asked runlog.Question `json:"-"` // as it was asked, whose text is not clean
 }
 
-// Label returns the task as people call it, such as gather/tests for gather[tests].
+// Label returns the display name of the task, such as gather/tests for gather[tests].
 func (t *Task) Label() string {
 	if t.Key == "" {
 		return t.Path
@@ -278,15 +278,15 @@ func Top(path string) string {
 	return path
 }
 
-// Own returns the tasks of the step without those inside of them.
+// Own returns the tasks of the step without the tasks nested in them.
 func (s *Step) Own() []*Task {
 	return slices.DeleteFunc(slices.Clone(s.Tasks), func(t *Task) bool { return strings.Contains(t.Path, "/") })
 }
 
-// Live is what the model has said so far in the turn under way.
+// Live returns the text of the current model turn so far.
 func (t *Task) Live() string { return string(t.shown) }
 
-// LiveTail is the end of Live, of at most n bytes.
+// LiveTail returns at most the last n bytes of Live.
 func (t *Task) LiveTail(n int) string {
 	from := max(0, len(t.shown)-n)
 	for from < len(t.shown) && !utf8.RuneStart(t.shown[from]) {
@@ -295,7 +295,7 @@ func (t *Task) LiveTail(n int) string {
 	return string(t.shown[from:])
 }
 
-// hear adds a delta to what is said in the turn under way.
+// hear appends a delta to the text of the current turn.
 func (t *Task) hear(delta string) {
 	whole := len(t.live) == len(t.shown) // what was said was clean
 	t.live = append(t.live, delta...)
@@ -306,7 +306,7 @@ func (t *Task) hear(delta string) {
 	}
 }
 
-// hush forgets what was said in the turn under way.
+// hush drops the text of the current turn.
 func (t *Task) hush() {
 	if len(t.live) > 0 {
 		t.version++
@@ -314,7 +314,7 @@ func (t *Task) hush() {
 	t.live, t.shown = nil, nil
 }
 
-// Held is what is set aside for what is under way.
+// Held returns the part of the budget that is reserved for running effects.
 func (r *Run) Held() runlog.Amount {
 	var sum runlog.Amount
 	for _, a := range r.aside {
@@ -323,7 +323,7 @@ func (r *Run) Held() runlog.Amount {
 	return sum
 }
 
-// Pending are the nodes of the run's graph that no task has been heard of, in declared order.
+// Pending returns the nodes of the run's graph that have no task yet, in declared order.
 func (r *Run) Pending() []string {
 	begun := map[string]bool{}
 	for _, t := range r.Tasks {
@@ -334,7 +334,7 @@ func (r *Run) Pending() []string {
 	return slices.DeleteFunc(slices.Clone(r.Nodes), func(n string) bool { return begun[n] })
 }
 
-// Current is the running tool, nil if there is none.
+// Current returns the running tool, or nil if there is none.
 func (t *Task) Current() *Tool {
 	if len(t.open) == 0 {
 		return nil
@@ -342,7 +342,7 @@ func (t *Task) Current() *Tool {
 	return t.open[len(t.open)-1]
 }
 
-// Last is what the task said last, including the turn under way.
+// Last returns the latest text of the task, including the current turn.
 func (t *Task) Last() string {
 	if len(t.shown) > 0 {
 		return t.Live()
@@ -355,10 +355,10 @@ func (t *Task) Last() string {
 	return ""
 }
 
-// Ended reports whether the task is over.
+// Ended reports whether the task has ended.
 func (t *Task) Ended() bool { return t.State != Running && t.State != Waiting }
 
-// Open lists the questions nobody has answered.
+// Open returns the open questions.
 func (r *Run) Open() []*Question {
 	var out []*Question
 	for _, q := range r.Questions {
@@ -369,18 +369,18 @@ func (r *Run) Open() []*Question {
 	return out
 }
 
-// Waits reports whether a run that executes does nothing but wait for answers.
+// Waits reports whether an executing run only waits for answers.
 func (r *Run) Waits() bool {
 	return r.Status == runlog.Running && r.asking > 0 && r.Time.since.IsZero()
 }
 
-// AwaitsMessage reports whether a run waits for nothing but the next message of a conversation, so that it needs nobody.
+// AwaitsMessage reports whether a run only waits for the next message of a conversation, so that no user needs to act.
 func (r *Run) AwaitsMessage() bool {
 	open := r.Open()
 	return r.Short == nil && len(open) > 0 && !slices.ContainsFunc(open, func(q *Question) bool { return q.Kind != runlog.QuestionMessage })
 }
 
-// Active lists the tasks that are running or waiting, in the order they were first heard of.
+// Active returns the running and waiting tasks, in the order of their first records.
 func (r *Run) Active() []*Task {
 	var out []*Task
 	for _, t := range r.Tasks {
@@ -391,7 +391,7 @@ func (r *Run) Active() []*Task {
 	return out
 }
 
-// Step is the superstep of that number, nil if there is none.
+// Step returns the superstep with that number, or nil if there is none.
 func (r *Run) Step(n int) *Step {
 	if n < 0 || n >= len(r.Steps) {
 		return nil
@@ -399,11 +399,11 @@ func (r *Run) Step(n int) *Step {
 	return r.Steps[n]
 }
 
-// Task is the task of that path, nil if there is none.
+// Task returns the task at that path, or nil if there is none.
 func (r *Run) Task(path string) *Task { return r.paths[path] }
 
-// End sets how a run has ended whose log does not say so: it was interrupted, or it is of a graph that was run without an
-// engine. A run that is quarantined was interrupted. It changes nothing if the status is Running.
+// End sets the final status of a run if its log does not show it, because the run was interrupted or its graph was run without an engine. A quarantined
+// run counts as interrupted. End changes nothing if the status is Running.
 func (r *Run) End(status runlog.Status) {
 	if status == runlog.Quarantined {
 		status = runlog.Interrupted

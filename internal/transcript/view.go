@@ -13,11 +13,11 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// WireVersion is the version of the form in which a run is shown to programs that do not fold records.
+// WireVersion is the version of the wire format for programs that show a run without folding its records.
 const WireVersion = 2
 
-// A Change is one line of that form. A snapshot, which says what Type, V, Seq and Rev are, is followed by as many puts as it
-// has; a put gives one thing as it is now, in place of what there was; a drop removes a part; a tail is what a model goes on to say.
+// A Change is one line of the wire format. A snapshot sets Type, V, Seq and Rev and is followed by as many puts as it announces. A put replaces one item
+// by its current state, a drop removes a part, and a tail appends to the text of a model.
 type Change struct {
 	Type string `json:"type"` // snapshot, put, drop or tail
 	V    int    `json:"v,omitempty"`
@@ -36,7 +36,7 @@ type Change struct {
 	Text string `json:"text,omitempty"`
 }
 
-// A Clock is a length of execution time that may still grow.
+// A Clock is an execution time that may still grow.
 type Clock struct {
 	Spent int64      `json:"spent_ms"`
 	Since *time.Time `json:"since,omitempty"` // nil while it does not grow
@@ -164,7 +164,7 @@ type PartView struct {
 	Child  string          `json:"child,omitempty"` // the task of the agent that a call has had work
 }
 
-// Title is the first line of what the agent is to do, of at most 60 letters.
+// Title returns the first line of the agent's assignment, cut to 60 letters.
 func (a *Agent) Title() string {
 	line := []rune(Line(firstLine(a.Prompt)))
 	if len(line) > 60 {
