@@ -14,9 +14,8 @@ import (
 // mostDenied is the largest number of denied calls that are named.
 const mostDenied = 3
 
-// withoutLeave returns which calls of a finished run were denied without a decision by a user, and
-// how to allow them, or else which step was denied what it needed. It returns nil if there are
-// none.
+// withoutLeave returns an error that lists the calls of a finished run that were denied without asking a user, and how to allow them, or else the step
+// whose required call was denied. It returns nil if there are none.
 func withoutLeave(run *transcript.Run, id string) *Error {
 	var calls, rules []string
 	for _, d := range run.Denied {

@@ -52,7 +52,7 @@ func (v view) scanRow(st *zsqlite.Stmt) row {
 	return r
 }
 
-// findRow reads the row of a run, nil if there is none.
+// findRow reads the row of a run, and returns nil if there is none.
 func (v view) findRow(id string) (found *row, err error) {
 	err = v.c.query(selectRuns+"WHERE id = ?1", func(st *zsqlite.Stmt) { st.BindText(1, id) }, func(st *zsqlite.Stmt) bool {
 		r := v.scanRow(st)
@@ -65,8 +65,8 @@ func (v view) findRow(id string) (found *row, err error) {
 	return found, err
 }
 
-// confirm ensures that a run's row is where the index of IDs says: records do not say
-// whose they are, so damage to the index could pass off one run's as another's.
+// confirm checks that a run's row is where the index of IDs points: records do not name their run, so with a damaged index one run's records could pass
+// for another's.
 func (c *conn) confirm(no int64, id string) error {
 	n, err := c.integer("SELECT count(*) FROM runs WHERE no = ?1 AND +id = ?2", func(st *zsqlite.Stmt) {
 		st.BindInt64(1, no)
@@ -78,7 +78,7 @@ func (c *conn) confirm(no int64, id string) error {
 	return err
 }
 
-// findRow reads the row of a run as the open transaction has it.
+// findRow reads the row of a run within the open transaction.
 func (w *writer) findRow(id string) (view, *row, error) {
 	v, err := w.view()
 	if err != nil {
