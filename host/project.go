@@ -107,7 +107,7 @@ func (h *Host) readProject(dir string) (*project, error) {
 	return p, err
 }
 
-// headless reports whether no user can be asked, by what was said with a run.
+// headless reports whether the options of a run exclude asking a user.
 func (h *Host) headless(said string) bool {
 	return said != "wait" && (h.cfg.Headless || said == "deny" || said == "fail")
 }

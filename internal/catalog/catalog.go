@@ -71,7 +71,7 @@ const (
 	NotRunnable State = "not runnable" // a workflow that was written for another program
 )
 
-// An Item is something there is, for people.
+// An Item is an entry of the catalog, for display.
 type Item struct {
 	Name         string   `json:"name"`
 	Kind         string   `json:"kind"`   // of a tool: built-in, module, command or mcp; of an agent its dialect; skill, recipe or atomic
@@ -186,7 +186,7 @@ func Open(opt *Options) (*Catalog, error) {
 	return c, nil
 }
 
-// Trusting returns the catalog as it is under another record of what the user trusted. Nothing is read again.
+// Trusting returns the catalog with another trust record. Nothing is read again.
 func (c *Catalog) Trusting(s *trust.Store) *Catalog {
 	t := &Catalog{
 		opt: c.opt, folder: c.folder, states: map[trust.Kind][]trust.Status{}, walks: map[string]int{},
@@ -216,7 +216,7 @@ func (c *Catalog) Problems() []Problem {
 	return out
 }
 
-// ToolProblems returns those of the Problems that are about tools in files and servers.
+// ToolProblems returns the Problems of tools in files and of servers.
 func (c *Catalog) ToolProblems() []Problem {
 	return slices.Concat(c.scripts().problems, c.servers().problems)
 }

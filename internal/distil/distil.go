@@ -32,7 +32,7 @@ type Made struct {
 	Notes  []string // what else people should know of it, each in a line
 }
 
-// A Cut is work of the run that did not become a step of the recipe.
+// A Cut is a piece of the run's work that did not become a step of the recipe.
 type Cut struct {
 	What string `json:"what"` // "agent researcher"
 	Path string `json:"path"` // where it is in the log

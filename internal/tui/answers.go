@@ -299,7 +299,7 @@ func (q *Question) Lines(pal Palette) []string {
 	return append([]string{q.Address + ": " + who + " " + wants(q.Call) + q.options()}, lines...)
 }
 
-// Fields returns a line for each field of the form that the question is, nil if it is none.
+// Fields returns a line for each field of a question with a form, and nil for other questions.
 func (q *Question) Fields() []string { return formOf(q.Asked.Schema).with(q.Asked.Default).lines() }
 
 // Example returns an answer to the form that the question is, "" if it is none.

@@ -207,8 +207,8 @@ func failed(text, why string) error {
 	return errors.New(text + "[" + why + "]")
 }
 
-// wait runs a command and returns when it and all it started are gone. The pipe is our own, so that
-// the end of the shell is seen although something it left behind keeps the pipe open.
+// wait runs a command and returns when it and all it started are gone. The pipe is created here, so that the end of the shell is noticed even if a
+// process that it left behind keeps the pipe open.
 func (b *shell) wait(cmd *sandbox.Cmd, out io.Writer) error {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package agent is the built-in workflow "agent": one agent works towards what a person
-// asks for, with its tools, its sub-agents and the workflows it may run.
+// Package agent provides the built-in workflow "agent": one agent works on the user's prompt, with its tools, its sub-agents and the workflows it may
+// run.
 package agent
 
 import (
@@ -29,11 +29,9 @@ const Lead = "general-purpose"
 
 // Options are what the workflow is built from.
 type Options struct {
-	// Prepare says whether there can be a run of these inputs, and completes them: it finds
-	// the agent and its model. It starts nothing. It is required.
+	// Prepare checks the inputs of a run and completes them with the agent and its model. It starts nothing. It is required.
 	Prepare func(in *Inputs) error
-	// Open gives the agent of a run that begins or goes on, with everything it needs started.
-	// It is required.
+	// Open returns the agent of a starting or resumed run, and starts everything that the agent needs. It is required.
 	Open func(ctx context.Context, in *Inputs) (*Crew, error)
 	// Workflows are those that the agent may run by name; none by default.
 	Workflows []*workflow.Workflow
@@ -54,7 +52,7 @@ type Inputs struct {
 	// Rules are what agents may do in this run, whoever continues with it.
 	Rules []string `json:"rules,omitempty" jsonschema:"what agents may do in this run, such as deny read_file(secret/**)"`
 	OnAsk string   `json:"on_ask,omitempty" jsonschema:"what becomes of calls that need leave where nobody can be asked: wait or deny"`
-	// Chat has the run wait for the next message after each answer, see conversation.go.
+	// Chat makes the run wait for the next message after each answer, see conversation.go.
 	Chat bool `json:"chat,omitempty" jsonschema:"wait for the next message after each answer, instead of ending"`
 	// Messages is the conversation before Prompt: in the inputs, that of the run that this one continues; in the state, all of it.
 	Messages []model.Message `json:"messages,omitempty" jsonschema:"set by the run itself: the conversation that it continues"`
@@ -72,7 +70,7 @@ type Output struct {
 	Model string `json:"model"`
 }
 
-// A Crew is an agent, and what was started for it.
+// A Crew is an agent, with everything that was started for it.
 type Crew struct {
 	Agent      *agent.Agent
 	Definition map[string]string // what the agent is made of now; a run continues with what it began with
@@ -214,7 +212,7 @@ func (d *delegate) flow(in *Inputs, crew *Crew) (*graph.Flow[state, update], err
 	return g.Compile()
 }
 
-// work has the agent work, with workflows in the background, and returns what it says last.
+// work runs the agent, with workflows in the background, and returns its last text.
 func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state) (u update, err error) {
 	k, err := d.sit(ctx, t)
 	if err != nil {
@@ -250,7 +248,7 @@ func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state
 	return u, err
 }
 
-// said returns what an agent ended with, or why that is nothing.
+// said returns the result of an agent, or an error if there is none.
 func said(name string, out *agent.Outcome, err error) (string, error) {
 	switch {
 	case err != nil:

@@ -71,7 +71,7 @@ steps:
 output: "{{steps.polish.output}}"
 `
 
-// drafting is what is done with recipes that agents write.
+// drafting handles the recipes that agents write.
 type drafting struct {
 	keep  func(ctx context.Context, name string, text []byte) (string, error)
 	check func(r *recipe.Recipe) recipe.Problems // nil for nothing
@@ -136,7 +136,7 @@ func (k *desk) saveWorkflow(ctx context.Context, scope *journal.Scope, c *tool.C
 	return tool.Result{Text: text}, nil
 }
 
-// judge returns what is wrong with a recipe, and what is odd.
+// judge returns the errors of a recipe, and its warnings.
 func (d *drafting) judge(name, text string) verdict {
 	r, problems := recipe.Parse(line(name)+".yaml", []byte(text))
 	if r != nil && d.check != nil {
