@@ -60,8 +60,8 @@ func withoutLeave(run *transcript.Run, id string) *Error {
 	}
 }
 
-// deniedStep returns the error of a run in which a step failed because a rule or a person denied its call, or --on-ask its question. It
-// returns nil if there is no such step.
+// deniedStep returns the error of a run in which a step failed because a rule or a user denied its call, or --on-ask denied its question. It returns nil
+// if there is no such step.
 func deniedStep(run *transcript.Run, id string) *Error {
 	failed := func(path string) bool {
 		t := run.Task(path)

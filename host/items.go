@@ -20,7 +20,7 @@ const (
 	Workflows = "workflows"
 )
 
-// An Item is something there is: an agent, a skill, a tool, an MCP server or a workflow. What Show returns has all of it.
+// An Item is something there is: an agent, a skill, a tool, an MCP server or a workflow. Items that Show returns have all fields set.
 type Item struct {
 	catalog.Item
 	Inputs     []workflow.Input `json:"inputs,omitempty"`

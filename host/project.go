@@ -40,7 +40,7 @@ func (h *Host) projectIn(dir string) (*project, error) {
 	return h.projectAt(dir, h.cfg.Rules, h.headless(h.cfg.OnAsk), h.agentModel)
 }
 
-// projectAt returns the project of a folder for a run with these rules and models. The folder is read if it was not.
+// projectAt returns the project of a folder for a run with these rules and models. It reads the folder on the first call.
 func (h *Host) projectAt(dir string, rules []permit.Rule, headless bool, models func(string) (model.Model, error)) (*project, error) {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()

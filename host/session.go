@@ -514,7 +514,7 @@ func (s *Session) toolsOf(d *definition.Definition) (*tool.Set, error) {
 	return s.tools.Select(names...)
 }
 
-// once shows a notice, unless the session has given it before: an agent is made each time that it is wanted.
+// once shows a notice only once per session, because an agent is created anew each time it is requested.
 func (s *Session) once(text string) {
 	s.mu.Lock()
 	said := s.said[text]

@@ -264,7 +264,7 @@ func Required(w *workflow.Workflow) string {
 	return b.String()
 }
 
-// First shows how the first input is given by its name, a required one if there is one; "" if a workflow takes none.
+// First returns an example that passes one input by its name: the first required input, or else the first. It returns "" if the workflow has no inputs.
 func First(w *workflow.Workflow) string {
 	inputs := w.List()
 	if len(inputs) == 0 {

@@ -35,7 +35,7 @@ const (
 	BuiltIn = "built-in"
 )
 
-// Options say where to look. Nil finds what comes with this program.
+// Options name the folders to search. Nil finds only the built-in items.
 type Options struct {
 	// Dir is the folder of the project, absolute, "" for none. One that holds what the user trusted is no project.
 	Dir        string
@@ -113,7 +113,7 @@ type NotFoundError struct {
 	Kind  string // agent, skill or recipe
 	Name  string
 	Known []string // those there are
-	// Because says why there is none although there is a file: it is switched off, or broken.
+	// Because is the reason why there is no item although there is a file: it is switched off, or broken.
 	Because string
 }
 
@@ -135,8 +135,7 @@ func (e *NotFoundError) FailureCode() string {
 	return ""
 }
 
-// A Catalog is what was found. What changes on disk after it was read is not in it. It is safe for use from several
-// goroutines.
+// A Catalog holds the items that were found. It does not include later changes on disk. It is safe for use from several goroutines.
 type Catalog struct {
 	opt     Options
 	folder  string // of the project, "" for none
@@ -221,7 +220,7 @@ func (c *Catalog) ToolProblems() []Problem {
 	return slices.Concat(c.scripts().problems, c.servers().problems)
 }
 
-// found is what was found of a kind: in the order of precedence, what is used of each name, and what went wrong.
+// found holds the items of one kind in the order of precedence, the item in use for each name, and the problems.
 type found[T any] struct {
 	all      []T
 	list     []T // by name, those that go before the others of their name

@@ -13,8 +13,7 @@ import (
 type Options struct {
 	Run  string // the ID of the run, for the comment that says what the recipe is from
 	Name string // of the recipe; defaults to one made of the title of the run
-	// Loose keeps steps whose texts paraphrase earlier results. The recipe is then a draft, and
-	// says so.
+	// Loose keeps steps whose texts paraphrase earlier results. The recipe is then a draft, and is marked as one.
 	Loose bool
 	// Synthesizer is the agent for the last answer if the lead gave that answer itself. The default
 	// is "synthesizer".

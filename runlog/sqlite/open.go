@@ -167,7 +167,7 @@ func migrate(ctx context.Context, c *conn, path string) error {
 	return nil
 }
 
-// migrateLocked looks again, now that nobody else can migrate.
+// migrateLocked checks the version again, now that no other process can migrate.
 func migrateLocked(c *conn, path string, names []string) error {
 	version, err := schemaVersion(c, path, len(names))
 	if err != nil {

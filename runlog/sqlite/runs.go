@@ -116,7 +116,7 @@ func (s *store) reading(ctx context.Context, f func(v view) error) error {
 // claim returns the holder from the run's row.
 func (r *row) claim() owners.Claim { return owners.Claim{Holder: r.holder, Until: r.until.UnixNano()} }
 
-// free returns nil if the run may be taken from whoever held it, see [owners.Owners.Free].
+// free returns nil if the run may be taken from its former holder, see [owners.Owners.Free].
 func (s *store) free(r *row, seen *owners.Doubt) error {
 	return s.owners.Free(s.now(), r.claim(), seen, &runlog.BusyError{ID: r.info.ID, Owner: r.info.Owner, Until: r.until})
 }
@@ -297,8 +297,8 @@ func (s *store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info
 	return infos, nil
 }
 
-// condition returns the part of a filter that the database decides. Values are bound,
-// so there is one text for each set of fields.
+// condition returns the SQL condition for the part of a filter that the database evaluates. Values are bound, so each
+// set of fields has one text.
 func condition(f *runlog.Filter) (where string, bind func(*zsqlite.Stmt)) {
 	var terms, values []string
 	term := func(sql string, vs ...string) {

@@ -27,7 +27,7 @@ const Name = "agent"
 // Lead is the agent that works when none is named.
 const Lead = "general-purpose"
 
-// Options are what the workflow is built from.
+// Options configure the workflow.
 type Options struct {
 	// Prepare checks the inputs of a run and completes them with the agent and its model. It starts nothing. It is required.
 	Prepare func(in *Inputs) error
@@ -35,9 +35,8 @@ type Options struct {
 	Open func(ctx context.Context, in *Inputs) (*Crew, error)
 	// Workflows are those that the agent may run by name; none by default.
 	Workflows []*workflow.Workflow
-	// SaveDraft keeps the text of a recipe under its name until a person approves it, and says
-	// where it is, for people. It may be called again with the same after a crash. Nil does not
-	// let agents write recipes.
+	// SaveDraft stores the text of a recipe under its name until the user approves it, and returns its location for display. After a crash, it may be
+	// called again with the same text. If nil, agents cannot write recipes.
 	SaveDraft func(ctx context.Context, name string, text []byte) (where string, err error)
 	// Dir is what a relative folder is relative to; defaults to the process's own.
 	Dir string
@@ -59,11 +58,11 @@ type Inputs struct {
 	// Seen names the tools whose results are in the conversation, or were before it was cut down: what they gave may have misled
 	// the agent.
 	Seen []string `json:"seen,omitempty" jsonschema:"set by the run itself: the tools whose results are in messages"`
-	// Definition is what the agent is made of, so that a run is not resumed with another.
+	// Definition identifies the agent's definition, so that a run is not resumed with a different one.
 	Definition map[string]string `json:"definition,omitempty" jsonschema:"set by the run itself"`
 }
 
-// An Output is what the workflow ends with.
+// An Output is the output of the workflow.
 type Output struct {
 	Text  string `json:"text"` // what the agent said last
 	Agent string `json:"agent"`
@@ -77,8 +76,7 @@ type Crew struct {
 	// Check says what is wrong with a recipe that its text does not show, such as agents that
 	// there are not. Nil checks nothing more.
 	Check func(r *recipe.Recipe) recipe.Problems
-	// SaveDraft goes before that of the options, where drafts belong to the project that the
-	// crew is of. Nil leaves it to those.
+	// SaveDraft takes precedence over the SaveDraft of the options, if drafts belong to the project of the crew. If nil, the options' SaveDraft is used.
 	SaveDraft func(ctx context.Context, name string, text []byte) (where string, err error)
 	Close     func() error // ends what was started; nil for nothing
 }

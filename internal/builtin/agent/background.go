@@ -383,9 +383,8 @@ func (b *background) told(r *ended) tool.Result {
 	return tool.Failed(fmt.Sprintf("%s failed: %s", b.Handle, r.Error))
 }
 
-// handOver starts one more turn of the agent, with the results that it has not collected, and gives
-// what it says then. It sees what it was asked and what it has said last; what else it did is
-// behind it.
+// handOver starts one more turn of the agent, with the results that it has not collected, and gives what it says then. It sees only its prompt and its
+// last text, not the rest of its conversation.
 func (k *desk) handOver(lead *agent.Agent, w *agent.Work, before string, rest []*background) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "You were asked:\n\n%s\n\nYou ended with:\n\n%s\n\nWorkflows that you had started in the background have ended since, and "+

@@ -15,7 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// language tells a model how recipes are written. Its example uses every kind of step.
+// language explains to a model how to write recipes. Its example uses every kind of step.
 const language = `Write a workflow as a recipe and hand it in: a procedure in steps, that can be run again with other inputs. ` +
 	`It is a draft, which can be run once a person has approved it. What is wrong with it you are told, with line and column; mend that and save it again.
 
@@ -92,7 +92,7 @@ func (k *desk) saveAction(d *drafting) *agent.Action {
 	}
 }
 
-// verdict is what was found of a recipe.
+// verdict holds the findings about a recipe.
 type verdict struct {
 	Wrong string `json:"wrong,omitempty"` // "" for nothing
 	Odd   string `json:"odd,omitempty"`
@@ -103,7 +103,7 @@ func (k *desk) saveWorkflow(ctx context.Context, scope *journal.Scope, c *tool.C
 	if err := json.Unmarshal(c.Args, &in); err != nil {
 		return tool.Result{}, err
 	}
-	// What there is of agents and tools may change, so what was found is recorded.
+	// The known agents and tools may change later, so the findings are recorded.
 	e := &journal.Effect{Key: "check", Kind: "note", Name: SaveTool}
 	found, err := journal.Do(ctx, scope, e, func(context.Context, string) (verdict, error) { return d.judge(in.Name, in.YAML), nil })
 	if err != nil {

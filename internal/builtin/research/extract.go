@@ -255,7 +255,7 @@ var symbol = regexp.MustCompile(`^(?:func|type|const|var) (?:\([^)]*\) )?([\pL_]
 // bare are topics that every file of code has.
 var bare = regexp.MustCompile(`^(?:package [\pL_][\pL\pN_]*|const|var|type|import|func|class|def|main)$`)
 
-// topic returns what a passage is part of: the symbol or section, or else the file.
+// topic returns the symbol or section that contains a passage, or else the file.
 func (p *Passage) topic() string {
 	if m := symbol.FindStringSubmatch(p.Heading); m != nil {
 		return m[1]
@@ -329,7 +329,7 @@ func (s *state) extract() (string, []Passage) {
 	return b.String(), out
 }
 
-// abstain answers that nothing answers, and what was searched.
+// abstain returns the answer that the sources do not answer the question, with the searched sources.
 func (s *state) abstain(b *strings.Builder) (string, []Passage) {
 	failed := ""
 	if s.Failed != "" {
@@ -367,7 +367,7 @@ func (s *state) abstain(b *strings.Builder) (string, []Passage) {
 	return b.String(), near
 }
 
-// unverified writes what the search service itself answers.
+// unverified writes the search service's own answer.
 func (s *state) unverified(b *strings.Builder) {
 	if s.Said != "" {
 		fmt.Fprintf(b, "*Not verified*, the search service's own answer:\n> %s\n\n", shown(s.Said))
@@ -416,7 +416,7 @@ func (s *state) choose() (quoted, rest []finding) {
 	return quoted, rest
 }
 
-// cut is at most n lines of a passage, from the beginning of a sentence or paragraph: those that have the most words of the question.
+// cut returns the n lines of a passage with the most words of the question, starting at the beginning of a sentence or paragraph.
 func (p Passage) cut(n int, question string) Passage {
 	lines := strings.Split(p.Text, "\n")
 	if len(lines) <= n {
@@ -442,7 +442,7 @@ func (p Passage) cut(n int, question string) Passage {
 // negation matches words that negate a text.
 var negation = regexp.MustCompile(`(?i)\b(?:not|never|none|neither|nor|no|cannot|without)\b|n['’]t\b`)
 
-// leastStatement is how many words a passage must have besides those of the question to say something.
+// leastStatement is how many words beyond the question's own a passage needs to count as a statement.
 const leastStatement = 4
 
 // says reports whether another text is nearly the same statement: it has three fifths of its words but those of the question,
@@ -463,7 +463,7 @@ func (s *state) says(answer, other string) bool {
 	return all >= leastStatement && 5*both >= 3*all && negation.MatchString(answer) == negation.MatchString(other)
 }
 
-// agreement names the other files that state nearly what the answer does. The same text elsewhere is a copy.
+// agreement names the other files that state nearly the same as the answer. Identical text in another file counts as a copy.
 func (s *state) agreement(answer *Passage) string {
 	var files []string
 	for _, f := range s.Findings {
@@ -535,7 +535,7 @@ func (p *Passage) at() string {
 	return span(p.place())
 }
 
-// about returns what a passage is part of, behind its place.
+// about returns the symbol or section of a passage, to be printed after its position.
 func about(p *Passage) string {
 	if p.Heading == "" {
 		return ""
