@@ -607,8 +607,8 @@ func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) 
 	}
 }
 
-// answered reports whether the question that a answers has an answer in the records from a number on, and returns an
-// *AnsweredError if that is not a. It waits a moment for it, and returns the number to look from the next time.
+// answered reports whether the question that a answers has an answer in the records from a number on, and returns an *AnsweredError if that is not a. It
+// waits a moment for such a record, and returns the number at which to continue the next time.
 func (e *Engine) answered(ctx context.Context, id, path string, a *runlog.Answer, from uint64) (next uint64, done bool, err error) {
 	return e.await(ctx, id, from, func(r *runlog.Record) (bool, error) {
 		var got runlog.Answer

@@ -64,7 +64,7 @@ func (h *Host) TrustRun(o *Origin, yes bool) error {
 	return err
 }
 
-// A KeptRecipe is the text of a recipe as a run keeps it.
+// A KeptRecipe is the text of a recipe that a run has recorded.
 type KeptRecipe struct {
 	Name string `json:"name"`
 	Text string `json:"text"`

@@ -53,7 +53,7 @@ type Inputs struct {
 	OnAsk string   `json:"on_ask,omitempty" jsonschema:"what becomes of calls that need leave where nobody can be asked: wait or deny"`
 	// Chat makes the run wait for the next message after each answer, see conversation.go.
 	Chat bool `json:"chat,omitempty" jsonschema:"wait for the next message after each answer, instead of ending"`
-	// Messages is the conversation before Prompt: in the inputs, that of the run that this one continues; in the state, all of it.
+	// Messages is the conversation before Prompt: in the inputs, the conversation of the continued run; in the state, the whole one.
 	Messages []model.Message `json:"messages,omitempty" jsonschema:"set by the run itself: the conversation that it continues"`
 	// Seen names the tools whose results are in the conversation, or were before it was cut down: what they gave may have misled
 	// the agent.
