@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// Continue gives a run the next message of its conversation, and returns the run that answers it while that executes:
+// Continue sends the next message of a conversation to a run, and returns the run that answers it while that run executes:
 //
 //   - A run that waits for a message gets it as the answer, and is resumed if nobody executes it.
 //   - A run that was interrupted is resumed, and gets the message when it asks for one. If it ends its execution before, the Err of
@@ -74,7 +74,7 @@ func (c *continuing) resuming() ResumeOptions {
 	return ResumeOptions{Answer: c.opt.Answer, Observe: c.opt.Observe, Budget: c.opt.Budget}
 }
 
-// held gives the message to a run that nobody executes, and resumes it. If somebody does, or if it has ended, it is to be done again.
+// held gives the message to a run that no process executes, and resumes it. If a process does execute it, or it has ended, the caller must start over.
 func (c *continuing) held(ctx context.Context) (r *Run, again bool, err error) {
 	e, o := c.engine, c.resuming()
 	j, err := e.open(ctx, c.id, &journal.Options{Budget: o.Budget})
@@ -125,7 +125,7 @@ func line(s string) string {
 	return first
 }
 
-// awaits returns the question for the next message, nil if it is not asked.
+// awaits returns the open question for the next message, or nil if there is none.
 func awaits(open []runlog.Question) *runlog.Question {
 	for i := range open {
 		if open[i].Kind == runlog.QuestionMessage {
@@ -135,7 +135,7 @@ func awaits(open []runlog.Question) *runlog.Question {
 	return nil
 }
 
-// later has the message given when the run asks for it.
+// later arranges that the run gets the message when it asks for one.
 func (c *continuing) later(o *ResumeOptions) {
 	var given atomic.Bool
 	other := o.Answer
@@ -197,7 +197,7 @@ func (c *continuing) steer(ctx context.Context, head uint64) (*Run, bool, error)
 	return c.engine.watch(ctx, c.id, func(rec *runlog.Record) bool { return rec.Seq > head }, c.opt.Observe), false, nil
 }
 
-// asked returns the open question for the next message of a run that another process executes, nil if there is none.
+// asked returns the open question for the next message of a run that another process executes, or nil if there is none.
 func (e *Engine) asked(ctx context.Context, id string) (*runlog.Question, error) {
 	var open []runlog.Question
 	for r, err := range runlog.Records(ctx, e.store, id, 0) {
@@ -216,8 +216,8 @@ func (e *Engine) asked(ctx context.Context, id string) (*runlog.Question, error)
 	return awaits(open), nil
 }
 
-// watch returns a run that is executed already. Its outcome is there when it asks for the next message after a record of which
-// got reports that the run has this one, or when nobody executes it any more.
+// watch returns a run that is already executing. Its outcome is set when no process executes it any more, or when it has received this message, which
+// got detects from a record, and asks for the next one.
 func (e *Engine) watch(ctx context.Context, id string, got func(*runlog.Record) bool, observe func(runlog.Record, error)) *Run {
 	r := &Run{id: id, engine: e, done: make(chan struct{})}
 	go func() { // it ends with ctx
@@ -300,7 +300,7 @@ func (c *continuing) child(ctx context.Context, info *runlog.Info) (*Run, error)
 	return e.Resume(ctx, id, &ResumeOptions{Answer: c.opt.Answer, Observe: c.opt.Observe})
 }
 
-// continues returns the workflow that continues the conversations of runs of a workflow, nil for none.
+// continues returns the workflow that continues conversations of the named workflow's runs, or nil if there is none.
 func (e *Engine) continues(name string) (found *workflow.Workflow) {
 	for _, w := range e.Workflows() {
 		if w.Continue != nil && (found == nil || w.Name == name) {

@@ -17,8 +17,8 @@ type Change struct {
 	After  json.RawMessage `json:"after,omitempty"`  // absent if it is gone
 }
 
-// Diff returns the places where two JSON values differ, objects by field and in the order
-// of their names, arrays by index. Numbers are compared as they are written.
+// Diff returns the places where two JSON values differ. It compares objects by field, sorted by name, and arrays by index. Numbers are compared as they
+// are written.
 func Diff(before, after json.RawMessage) ([]Change, error) {
 	a, err := decode(before)
 	if err != nil {

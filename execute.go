@@ -49,7 +49,7 @@ func (r *Run) Stop(ctx context.Context) Outcome {
 	return r.outcome
 }
 
-// rest lets nothing start any more.
+// rest prevents new work from starting.
 func (r *Run) rest() {
 	if r.halt != nil { // it executes, or did
 		r.halting.Do(func() { close(r.halt) })
@@ -97,7 +97,7 @@ type launching struct {
 	every    int // see StartOptions.SnapshotEvery
 }
 
-// launch executes a run on a goroutine of its own, which Close and the run's end wait for.
+// launch executes a run on a new goroutine, for which Close and Wait wait.
 func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *Run {
 	ctx, stop := context.WithCancelCause(ctx)
 	r := &Run{id: j.ID(), engine: e, journal: j, stop: stop, halt: make(chan struct{}), done: make(chan struct{})}
@@ -152,7 +152,7 @@ func (r shown) Look(ctx context.Context) {
 	_ = r.journal.Look(ctx) // else it looks again
 }
 
-// show lets other processes of this user follow the run until hide is called. What cannot be shown so is read from the store.
+// show lets other processes of this user follow the run until hide is called. If that fails, they follow the store.
 func (e *Engine) show(r *Run) (hide func()) {
 	server, err := live.Listen(e.opt.Sockets(r.id), r.id, shown{r})
 	if err != nil {
@@ -165,8 +165,8 @@ func (e *Engine) show(r *Run) (hide func()) {
 // listenEvery is the shortest time between two looks for requests of other processes.
 const listenEvery = 100 * time.Millisecond
 
-// listen has the runs that execute here look for requests as soon as there are any, until ctx ends. It asks the store once for
-// all of them, and takes at most a hundredth of the time.
+// listen makes the runs that execute here look for requests as soon as there are any, until ctx ends. It queries the store once for all runs, and spends
+// at most 1 % of the time on it.
 func (e *Engine) listen(ctx context.Context) {
 	heads := map[string]uint64{} // by run
 	for took := time.Duration(0); ; {
@@ -188,7 +188,7 @@ func (e *Engine) listen(ctx context.Context) {
 	}
 }
 
-// files keeps the folder of a run up to date until what it returns is called, which brings it up to date a last time.
+// files keeps the folder of a run up to date until the returned function is called, which updates the folder a last time.
 func (e *Engine) files(ctx context.Context, id string) (last func() error) {
 	dir, opt := e.opt.Folder(id)
 	if dir == "" {
@@ -221,8 +221,8 @@ func (e *Engine) files(ctx context.Context, id string) (last func() error) {
 	}
 }
 
-// observe shows the records of a journal to see until the journal is closed, and returns
-// once it is sure to miss none. What it returns waits for the end.
+// observe calls see with the records of a journal until the journal is closed. It returns once no record can be missed any more. The returned function
+// waits for the end.
 func observe(ctx context.Context, j *journal.Journal, see func(runlog.Record, error)) (wait func()) {
 	if see == nil {
 		return func() {}
@@ -241,7 +241,7 @@ func observe(ctx context.Context, j *journal.Journal, see func(runlog.Record, er
 	return func() { <-done }
 }
 
-// execute runs a workflow until nothing moves any more, and records how it ended.
+// execute runs a workflow until it ends or can make no more progress, and records how it ended.
 func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.Journal, l *launching) Outcome {
 	affords := func(path string, agents int) error { // a fan-out to that many
 		return j.Scope(path).Affords("fan/agents", runlog.Amount{Agents: int64(agents)})
@@ -315,8 +315,8 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.J
 	}
 }
 
-// within runs a workflow until its execution time is over, if it has a limit, which may change meanwhile. That is no
-// deadline of the context: who sees one coming would rather fail than wait.
+// within runs a workflow until it ends or its execution time is used up. The limit may change meanwhile. It is not a deadline of the context, because
+// code that sees a near deadline tends to fail instead of waiting.
 func (e *Engine) within(ctx context.Context, j *journal.Journal, w *workflow.Workflow, exec *workflow.Exec) (*workflow.Result, error) {
 	changed, deaf := j.Listen()
 	defer deaf()
@@ -358,10 +358,9 @@ func runWorkflow(ctx context.Context, w *workflow.Workflow, exec *workflow.Exec)
 	return w.Run(ctx, exec)
 }
 
-// answerAll asks for the answers to all open questions, and returns how many have one now. When somebody else answers
-// meanwhile it asks for no more, so that the run continues with that. Who was asked may have seen such an answer before came
-// tells of it, so the log decides. An answer that is turned down leaves its question
-// open; refused is why.
+// answerAll asks for answers to all open questions, and returns how many are answered now. If another process answers one meanwhile, it stops asking, so
+// that the run continues with that answer. The Answering function may know of such an answer before the channel came reports it, so the log decides. A
+// rejected answer leaves its question open; refused is the reason.
 func answerAll(ctx context.Context, j *journal.Journal, answer Answering, came <-chan struct{}) (n int, refused, err error) {
 	if answer == nil {
 		return 0, nil, nil
@@ -398,7 +397,7 @@ func isOpen(j *journal.Journal, q *runlog.Question) bool {
 	return slices.ContainsFunc(j.Open(), func(o runlog.Question) bool { return o.Path == q.Path && o.Key == q.Key })
 }
 
-// askUntil asks for one answer until somebody else has answered something, and reports whether somebody has.
+// askUntil asks for one answer until another process has answered a question, and reports whether one has.
 func askUntil(ctx context.Context, answer Answering, q runlog.Question, came <-chan struct{}) (a *runlog.Answer, ok, other bool) {
 	ctx, stop := context.WithCancel(ctx)
 	heard := make(chan bool, 1)
@@ -456,14 +455,13 @@ func pause(ctx context.Context, j *journal.Journal, res *workflow.Result, why er
 	return out
 }
 
-// onlyMessages reports whether a run waits for nothing but the next message of a conversation.
+// onlyMessages reports whether a run only waits for the next message of a conversation.
 func onlyMessages(open []runlog.Question) bool {
 	return len(open) > 0 && !slices.ContainsFunc(open, func(q runlog.Question) bool { return q.Kind != runlog.QuestionMessage })
 }
 
-// end writes the last record of an execution. If the store can take no more the run is
-// parked, for which stores keep some room; if that fails too, or something else does, the
-// run is left as one that was interrupted.
+// end writes the last record of an execution. If the store is full, the run is parked; stores reserve some disk space for that. If that fails too, or
+// for any other error, the run counts as interrupted.
 func (o *Outcome) end(ctx context.Context, j *journal.Journal, kind runlog.Kind, data any) {
 	ctx = context.WithoutCancel(ctx)
 	err := j.Write(ctx, o.Status, kind, "", data)
@@ -476,7 +474,7 @@ func (o *Outcome) end(ctx context.Context, j *journal.Journal, kind runlog.Kind,
 	}
 }
 
-// park turns it into the outcome of a run that waits for storage.
+// park changes the outcome to that of a run that waits for storage.
 func (o *Outcome) park(ctx context.Context, j *journal.Journal, full *runlog.StorageError) {
 	*o = Outcome{Status: runlog.WaitingStorage, Err: full}
 	if err := j.Write(context.WithoutCancel(ctx), o.Status, runlog.KindRunPaused, "", runlog.RunPaused{Reason: full.Error()}); err != nil {
@@ -484,9 +482,8 @@ func (o *Outcome) park(ctx context.Context, j *journal.Journal, full *runlog.Sto
 	}
 }
 
-// stopped is the outcome of an execution that did not come to its own end: somebody
-// asked for it to be cancelled, or it is to be resumed later. A cancellation that was
-// asked for and has not been seen yet is carried out here.
+// stopped returns the outcome of an execution that was cancelled, or stopped to be resumed later. It also carries out a requested cancellation that the
+// execution has not noticed yet.
 func stopped(ctx context.Context, j *journal.Journal, why error) (Outcome, bool) {
 	cause := context.Cause(ctx)
 	switch {
@@ -524,7 +521,7 @@ func interrupted(ctx context.Context, j *journal.Journal, cause error) {
 	}
 }
 
-// record writes the end of an execution into the log, if it is one.
+// record writes the end of an execution into the log, if the outcome needs a record.
 func record(ctx context.Context, j *journal.Journal, res *workflow.Result, err error) Outcome {
 	out := Outcome{Err: err}
 	if err != nil {
@@ -559,8 +556,8 @@ const (
 	CodeBudget  = "budget"  // a limit of the budget was reached beside any task; else the run pauses
 )
 
-// FailureCode is the stable word for why a run failed. An error that has a method
-// FailureCode() string says it itself, unless it gives "".
+// FailureCode returns the stable code of the reason why a run failed. If the error has a method FailureCode() string that does not return "", that is
+// the code.
 func FailureCode(err error) string {
 	var coded interface {
 		error
@@ -589,7 +586,7 @@ func failure(err error) runlog.RunFailed {
 	return d
 }
 
-// A boundError reports that a run may start more agents than its budget has, so that it was not begun.
+// A boundError reports that a run was not started because it may start more agents than its budget allows.
 type boundError struct {
 	Workflow string
 	Agents   int
@@ -601,10 +598,10 @@ func (e *boundError) Error() string {
 		e.Agents, e.Limit)
 }
 
-// FailureCode is the code of runs that are not begun for it.
+// FailureCode returns the code of runs that are not started for this reason.
 func (e *boundError) FailureCode() string { return CodeBudget }
 
-// bounded compares what a run may start, where that can be known, with its budget.
+// bounded compares the number of agents that a run may start, where it is known, with its budget.
 func bounded(w *workflow.Workflow, inputs json.RawMessage, budget *runlog.Budget) error {
 	if budget == nil || budget.Agents <= 0 || w.Flow == nil {
 		return nil

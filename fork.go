@@ -16,10 +16,10 @@ import (
 
 // ForkOptions are the settings of Fork. Nil means the defaults.
 type ForkOptions struct {
-	// Edits change the state that the fork continues with, see graph.Flow.Fork.
+	// Edits change the initial state of the fork, see graph.Flow.Fork.
 	Edits []graph.Edit
-	// Again are the paths of tasks to compute anew, with what depends on them. What the parent recorded for others
-	// is kept, after the given record as well; see graph.ForkPoint.
+	// Again holds the paths of tasks to compute again, together with everything that depends on them. The fork keeps the parent's results of all other
+	// tasks, also those after the given record; see graph.ForkPoint.
 	Again []string
 	Title string // defaults to that of the parent
 }
@@ -31,8 +31,7 @@ type Fork struct {
 	Seq    uint64   `json:"seq"`  // the record of the parent that its state is as of
 	Step   int      `json:"step"` // how many supersteps it is spared
 	Next   []string `json:"next"` // the paths of the tasks that it computes next
-	// Workflow is that of ForkTo, "" for the parent's as it was. For ForkTo, Next lists all steps
-	// that are not kept.
+	// Workflow is the workflow given to ForkTo, "" for the parent's unchanged workflow. For ForkTo, Next lists all steps that are not kept.
 	Workflow string   `json:"workflow,omitempty"`
 	Kept     []string `json:"kept,omitempty"` // the paths of the tasks whose results it has beside these supersteps
 	// Repeats lists the parent's effects that are not part of the fork. They will happen again
@@ -50,11 +49,9 @@ type Repeated struct {
 	Once bool   `json:"once,omitempty"` // it was declared to never happen twice
 }
 
-// Fork creates a new run that shares everything with another up to a record of it, which may be
-// running, or with Again what does not depend on these tasks. The new run executes nothing yet:
-// Resume takes it up. The fork has its own log. The parent is never changed and may be deleted; the
-// history before the fork is then lost, since the fork holds only the state. Effects without an
-// outcome at that record are not carried over.
+// Fork creates a new run that shares another run's history up to one of its records, or with Again everything that does not depend on these tasks. The
+// parent may be running. The new run does not execute until Resume is called. The fork has its own log. The parent is never changed and may be deleted;
+// the history before the fork is then lost, since the fork holds only the state. Effects without an outcome at that record are not carried over.
 func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOptions) (*Fork, error) {
 	leave, err := e.enter()
 	if err != nil {
@@ -95,7 +92,7 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 	return out, err
 }
 
-// forkable is reading, but fails for a run that is not trusted.
+// forkable is like reading, but fails for a run that is not trusted.
 func (e *Engine) forkable(ctx context.Context, id string) (runlog.RunStarted, graph.Reading, error) {
 	started, flow, err := e.reading(ctx, id)
 	if err == nil {
@@ -244,8 +241,7 @@ func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*
 	return out, err
 }
 
-// given returns the inputs of a run that the new workflow has too and that differ from the defaults
-// of the old one.
+// given returns the inputs of a run that differ from the old workflow's defaults and that the new workflow has too.
 func given(before, w *workflow.Workflow, inputs json.RawMessage) json.RawMessage {
 	values := map[string]json.RawMessage{}
 	if json.Unmarshal(inputs, &values) != nil {

@@ -68,9 +68,8 @@ func (e *Engine) History(ctx context.Context, id string) iter.Seq2[graph.Checkpo
 	}
 }
 
-// At returns the checkpoint that a user names: "3" is after three supersteps and "0" the beginning;
-// "seq:120" is as of record 120; the name of a node, or the path of a task, is right before it
-// first computed; "" is the last. A *PointError says that there is none.
+// At returns the checkpoint that a user names: "3" is after three supersteps, "0" the beginning, "seq:120" right after record 120, and "" the last. The
+// name of a node or the path of a task is the checkpoint right before it first ran. If there is no such checkpoint, At returns a *PointError.
 func (e *Engine) At(ctx context.Context, id, ref string) (graph.Checkpoint[json.RawMessage], error) {
 	step, seq := -1, uint64(0)
 	number, isSeq := strings.CutPrefix(ref, "seq:")

@@ -17,7 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// post stores a request for whoever executes the run, who looks at once if it can be reached.
+// post stores a request for the process that executes the run, and makes that process look at once if it can be reached.
 func (e *Engine) post(ctx context.Context, id string, r *unlisted.Request) error {
 	if err := unlisted.Post(ctx, e.store, id, r); err != nil {
 		return err
@@ -26,8 +26,8 @@ func (e *Engine) post(ctx context.Context, id string, r *unlisted.Request) error
 	return nil
 }
 
-// await waits a moment for a record, from a number on, of which seen reports that it is the one. It returns the number to look
-// from the next time.
+// await waits a moment for a record with a sequence number from from on for which seen returns true. It returns the number at which to continue the next
+// time.
 func (e *Engine) await(ctx context.Context, id string, from uint64, seen func(*runlog.Record) (bool, error)) (next uint64, done bool, err error) {
 	short, stop := context.WithTimeout(ctx, 250*time.Millisecond) // the process may end without a record
 	defer stop()
@@ -46,8 +46,8 @@ func (e *Engine) await(ctx context.Context, id string, from uint64, seen func(*r
 	return from, false, ctx.Err()
 }
 
-// Budget changes what a run may use, whoever executes it: tasks that wait for a larger budget go on at once. What is not zero
-// takes the place of the limit before, see runlog.Budget.Over. If nobody executes the run, it has the budget when it is resumed.
+// Budget changes the budget of a run, whichever process executes it: tasks that wait for a larger budget continue at once. Each limit that is not zero
+// replaces the previous one, see runlog.Budget.Over. If no process executes the run, the change takes effect when it is resumed.
 func (e *Engine) Budget(ctx context.Context, id string, b runlog.Budget) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -96,14 +96,15 @@ func (e *Engine) Budget(ctx context.Context, id string, b runlog.Budget) error {
 	}
 }
 
-// steerFor is for how long Steer waits for an agent.
+// steerFor is how long Steer waits for an agent.
 const steerFor = 3 * time.Second
 
-// Steer says something to an agent of a run, whoever executes it: the agent reads it before its next turn, once, also if the process
-// that executes the run dies, and does not end before. The agent is named by its path, "" for the first that runs, which is the lead. If nobody
-// executes the run, the agent reads it when the run is resumed.
+// Steer sends a message to an agent of a run, whichever process executes it. The agent reads the message exactly once, before its next turn, even if the
+// executing process crashes, and does not end before it has read it. The path names the agent; "" is the first running one, the lead. If no process
+// executes the run, the agent reads the message when the run is resumed.
 //
-// Steer returns when the agent has read it, or after some seconds, when it will. It returns an error if there is no such agent, or it ended before.
+// Steer returns when the agent has read the message, or after some seconds, and then the agent reads it later. It returns an error if there is no such
+// agent or the agent ended before.
 func (e *Engine) Steer(ctx context.Context, id, agent, text string) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -167,7 +168,7 @@ func (e *Engine) Steer(ctx context.Context, id, agent, text string) error {
 	return nil
 }
 
-// unknownOf names what there is not, and what there is.
+// unknownOf returns a text that names an unknown name and the known ones.
 func unknownOf(name string, known []string) string {
 	hint := "."
 	if near := suggest.Closest(name, known); near != "" {

@@ -18,8 +18,8 @@ type RecoverOptions struct {
 	Answer  Answering                                     // see StartOptions; defaults to leaving every question open
 	Observe func(id string, rec runlog.Record, err error) // see StartOptions, of every run that is resumed; defaults to nothing
 	Taken   func(id string)                               // called for each run that is resumed; defaults to nothing
-	// called once for each run that this engine cannot execute: its workflow is unknown here, or is another version, or it was
-	// imported and is not trusted; defaults to nothing
+	// called once for each run that this engine cannot execute: its workflow is unknown here or has another version, or the run was imported and is not
+	// trusted; may be nil
 	Skipped func(id string, why error)
 	Ended   func(id string, out Outcome) // called once for each run when its execution ends; defaults to nothing
 	Failed  func(id string, err error)   // why a run could not be resumed, or, with "", runs could not be looked for; defaults to nothing
@@ -85,7 +85,7 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 	return taken, nil
 }
 
-// has returns why a run cannot be executed here, nil if it can.
+// has returns an error if a run cannot be executed here.
 func (e *Engine) has(ctx context.Context, info *runlog.Info) error {
 	if info.Head == 0 {
 		return unbegun(info.ID)
@@ -107,7 +107,7 @@ func (e *Engine) has(ctx context.Context, info *runlog.Info) error {
 	return err
 }
 
-// later is when a run that could not continue is tried again.
+// later notes when to retry a run that could not continue.
 type later struct {
 	never bool // the engine is of no use to it
 	told  bool // that it is not trusted
@@ -126,7 +126,7 @@ func (e *Engine) waits(id string) bool {
 	return l.never || e.opt.Now().Before(l.until)
 }
 
-// pass skips a run: for good, unless a user may trust it later.
+// pass skips a run: permanently, unless a user may trust it later.
 func (e *Engine) pass(id string, why error, o *RecoverOptions) {
 	untrusted := errors.As(why, new(*UntrustedError))
 	if was := e.setLater(id, later{never: !untrusted, told: untrusted}); !was.told || !untrusted {
@@ -134,8 +134,7 @@ func (e *Engine) pass(id string, why error, o *RecoverOptions) {
 	}
 }
 
-// putOff skips a run, each time for twice as long: its work since the last result was lost, and
-// would be lost again if nothing has changed.
+// putOff skips a run, each time for twice as long: the run lost its work since the last result, and would lose it again if nothing has changed.
 func (e *Engine) putOff(id string, o *RecoverOptions) {
 	e.mu.Lock()
 	pause := min(max(2*e.later[id].pause, 6*o.Every), maxPause)
@@ -166,8 +165,7 @@ func (e *Engine) ended(ctx context.Context, id string, out *Outcome, o *RecoverO
 	o.Ended(id, *out)
 }
 
-// Serve recovers runs again and again until ctx ends, and then waits for those it has
-// resumed, which end with ctx too. It is what a worker does.
+// Serve recovers runs again and again until ctx ends, and then waits for those it has resumed, which end with ctx too. A worker calls it.
 func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 	o := opt.settled()
 	var mine []*Run

@@ -17,8 +17,8 @@ import (
 
 // ReplayOptions are the settings of Replay. Nil means the defaults.
 type ReplayOptions struct {
-	// Wait is how long the workflow may take from one record to the next before that
-	// counts as a divergence. Defaults to a minute, see [journal.ReplayOptions].
+	// Wait is how long the workflow may take from one record to the next before that counts as a divergence. The default is a minute, see
+	// [journal.ReplayOptions].
 	Wait time.Duration
 }
 
@@ -27,11 +27,10 @@ type ReplayOptions struct {
 // calling models and tools, Replay uses their recorded results. Parallel tasks are replayed in the
 // recorded order, and a crash is repeated at the same record. Records have the recorded times.
 //
-// External events are taken from the record as they are: that it was started, resumed, paused and
-// cancelled, the answers to questions, where a process died or was stopped, and the beginning of a
-// fork. Everything else the workflow must produce again from its inputs, with the same code: files,
-// clocks and random values that it reads outside of effects are not recorded, and show as a
-// divergence if they differ. An unfinished run is replayed up to its last record.
+// Replay copies external events from the record: starts, resumptions, pauses and cancellations, the answers to questions, the records at which a process
+// crashed or was stopped, and the beginning of a fork. The workflow must produce everything else again from its inputs, with the same code. Files,
+// clocks and random values that it reads outside of effects are not recorded; if they differ, the replay diverges. An unfinished run is replayed up to
+// its last record.
 func (e *Engine) Replay(ctx context.Context, id string, opt *ReplayOptions) (*journal.Report, error) {
 	leave, err := e.enter()
 	if err != nil {

@@ -21,7 +21,7 @@ type Retention struct {
 	Dry      bool          // remove nothing, only say what would be
 }
 
-// ErrKeepsNothing says that a Retention has no rule.
+// ErrKeepsNothing reports that a Retention has no rule.
 var ErrKeepsNothing = errors.New("the retention keeps nothing: say how many of the newest runs to keep, or those of how long")
 
 // Prune removes the runs that a retention does not keep, with their logs, and returns them, the

@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// A ConflictError reports that there is another run of an ID, see StartOptions.ID.
+// A ConflictError reports that a different run already has the ID, see StartOptions.ID.
 type ConflictError struct {
 	ID  string
 	Why string // what differs
@@ -20,7 +20,7 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("run %s is there already, and %s; use another ID", e.ID, e.Why)
 }
 
-// again continues with a run that Start found there, if it is the same.
+// again continues an existing run that Start found under its ID, if workflow and inputs are the same.
 func (e *Engine) again(ctx context.Context, j *journal.Journal, w *workflow.Workflow, inputs json.RawMessage, o *StartOptions) (*Run, error) {
 	r, err := e.same(ctx, j, w, inputs, o)
 	if r == nil || r.journal == nil { // nothing executes
@@ -54,7 +54,7 @@ func (e *Engine) same(ctx context.Context, j *journal.Journal, w *workflow.Workf
 	return e.resume(ctx, j, &ResumeOptions{Answer: o.Answer, Observe: o.Observe, Budget: o.Budget})
 }
 
-// orNone is a JSON object without anything in it for no inputs.
+// orNone returns the inputs, or an empty JSON object if there are none.
 func orNone(inputs json.RawMessage) json.RawMessage {
 	if len(inputs) == 0 {
 		return json.RawMessage("{}")

@@ -1,6 +1,5 @@
-// Package superstep runs workflows that survive a crash. An [Engine] holds a store of
-// runs and a list of workflows; it starts runs, takes them up again, and lets any
-// number of readers follow them.
+// Package superstep runs workflows that survive a crash. An [Engine] holds a store of runs and a list of workflows; it starts and resumes runs, and lets
+// any number of readers follow them.
 package superstep
 
 import (
@@ -34,8 +33,8 @@ const Version = "0.1.0-dev"
 // Options are the settings of an Engine. Nil means the defaults.
 type Options struct {
 	Workflows []*workflow.Workflow
-	// Restore gives the workflow that a run has pinned, also where there is none of that name any
-	// more. Defaults to what the workflow of that name makes of it, see workflow.Workflow.
+	// Restore rebuilds the workflow pinned by a run, even if no workflow of that name exists any longer. If nil, the current workflow of that name
+	// rebuilds it, see workflow.Workflow.
 	Restore     func(name string, pinned json.RawMessage) (*workflow.Workflow, error)
 	Parallelism int               // tasks of one run running at once; defaults to 16
 	Agents      int               // agents of one run that work at once, whatever began them; defaults to 5
@@ -45,15 +44,14 @@ type Options struct {
 	Cache       graph.Cache       // where nodes find work that was done before; defaults to none
 	NewID       func() string     // names runs, [a-z0-9-]{1,64}; defaults to 8 random hexadecimal digits
 	Failpoint   func(name string) // see journal.Options; defaults to nothing
-	// Sandbox returns what bounds the commands that runs start, which their logs keep. Defaults to nothing, which is
-	// that it is not known.
+	// Sandbox returns the name of the sandbox for the commands of runs; the logs record it. If nil, the sandbox is recorded as unknown.
 	Sandbox func() string
-	// Folder returns the folder in which the files of a run are kept up to date while it executes, and how they are written;
-	// see rundir.Folder. "" is for none, which is the default.
+	// Folder returns the folder in which the engine keeps the files of an executing run up to date, and options for writing them; see rundir.Folder. If
+	// Folder is nil or returns "", no files are written.
 	Folder func(id string) (dir string, opt *rundir.Options)
-	// Sockets returns the paths at which other processes of this user follow a run that executes here, and at which Follow finds
-	// a run that executes there. The first that can be made is used, and one of more than 100 bytes cannot. Defaults to none:
-	// others read what is stored.
+	// Sockets returns the paths of the Unix socket of a run, over which other processes of this user follow it. Follow looks there for runs of other
+	// processes. The first path at which a socket can be created is used; paths of more than 100 bytes are skipped. If nil, there is no socket, and other
+	// processes follow the store.
 	Sockets func(id string) []string
 	// Trusted reports whether an imported run may be continued here. The default is no: such a
 	// run can be read and replayed, and every call that would continue it returns *UntrustedError.
@@ -71,7 +69,7 @@ func (e *UntrustedError) Error() string {
 // FailureCode is the code of runs that fail with the error.
 func (e *UntrustedError) FailureCode() string { return "untrusted" }
 
-// vouch is trusts for a run that is not held here, so that one that is refused stays as it was.
+// vouch is like trusts, for a run that this process does not hold, so that a refused run stays unchanged.
 func (e *Engine) vouch(ctx context.Context, id string) error {
 	im, err := runlog.Origin(ctx, e.store, id)
 	if err != nil {
@@ -80,8 +78,7 @@ func (e *Engine) vouch(ctx context.Context, id string) error {
 	return e.trusts(id, im)
 }
 
-// trusts returns *UntrustedError if a run of that mark must not be continued; nil is the mark
-// of a run that was not imported.
+// trusts returns *UntrustedError if a run with that import mark must not be continued. A nil mark belongs to a run that was not imported.
 func (e *Engine) trusts(id string, im *runlog.Imported) error {
 	if im == nil {
 		return nil
@@ -107,8 +104,7 @@ type Engine struct {
 	work   sync.WaitGroup // runs, and calls that may start one
 }
 
-// New creates an engine. It reports every mistake in its workflows at once. The store
-// stays the caller's, to be closed after the engine.
+// New creates an engine. It reports every mistake in its workflows at once. The caller must close the store after the engine.
 func New(store runlog.Store, opt *Options) (*Engine, error) {
 	e := &Engine{store: store, runs: map[string]*Run{}, later: map[string]later{}}
 	if opt != nil {
@@ -135,37 +131,34 @@ func New(store runlog.Store, opt *Options) (*Engine, error) {
 	return e, workflow.Set(e.opt.Workflows).Validate()
 }
 
-// Workflows are those the engine can run.
+// Workflows returns the workflows of the engine.
 func (e *Engine) Workflows() workflow.Set { return e.opt.Workflows }
 
-// Answering decides about an open question when nothing else of a run can move, for
-// which it may take until ctx ends: an answer, or false to leave it open. Ctx ends when the
-// run is to stop, and when another question of the run has been answered, so that what asked
-// that one goes on; the question is asked again when nothing else can move.
+// Answering answers an open question when the run can make no other progress. It returns an answer, or false to leave the question open, and may block
+// until ctx ends. Ctx ends when the run must stop, and when another question of the run has been answered, so that the task that asked it continues; the
+// first question is asked again later.
 type Answering func(ctx context.Context, q runlog.Question) (*runlog.Answer, bool)
 
 // StartOptions are the settings of one run. Nil means the defaults.
 type StartOptions struct {
-	// ID names the run, so that a caller may start it again without doing it twice: a run of that ID, workflow and inputs, as
-	// Settle gives them, is resumed, or returns its outcome, as Resume does. Another run gives a *ConflictError. Defaults to NewID.
+	// ID names the run, so that a repeated Start does not run it twice: if a run with the same ID, workflow and inputs (after Settle) exists, Start does
+	// the same as Resume. If a different run has the ID, Start returns a *ConflictError. The default comes from NewID.
 	ID     string
 	Title  string    // one line about the run, for listings; defaults to the first required input
 	Answer Answering // defaults to leaving every question open, which pauses the run
-	// Budget bounds what the run may use, all of its executions together. At a limit the
-	// run pauses, and goes on when it is resumed with a larger one. Defaults to no limits.
+	// Budget limits the usage of the run over all of its executions. At a limit, the run pauses until it is resumed with a larger one. The default is no
+	// limits.
 	Budget *runlog.Budget
-	// SnapshotEvery has a snapshot written after every so many supersteps, in all executions
-	// of the run. Defaults to when the log has grown enough, which is all that recovery needs.
+	// SnapshotEvery is the number of supersteps between snapshots, in all executions of the run. If 0, snapshots are written when the log has grown
+	// enough, which suffices for recovery.
 	SnapshotEvery int
-	// Observe is called with every record of the run from its first on, the live-only
-	// ones of this execution included, in order and on one goroutine. The run does not
-	// wait for it, but its outcome does. Defaults to nothing.
+	// Observe, if non-nil, is called with every record of the run from its first on, including the live-only ones of this execution, in order and on one
+	// goroutine. The run does not wait for it, but its outcome does.
 	Observe func(runlog.Record, error)
 }
 
-// Start begins a run of a workflow and returns while it executes. Inputs are a JSON
-// object. The run goes on until it ends, pauses or fails, or ctx ends; in the last
-// case it can be resumed.
+// Start starts a run of a workflow and returns while it executes. Inputs are a JSON object. The run executes until it ends, pauses or fails, or until
+// ctx ends; in the last case it can be resumed.
 func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage, opt *StartOptions) (*Run, error) {
 	leave, err := e.enter()
 	if err != nil {
@@ -224,7 +217,7 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	return e.launch(ctx, j, &launching{ResumeOptions{Answer: o.Answer, Observe: o.Observe}, w, inputs, o.SnapshotEvery}), nil
 }
 
-// undo removes a run that could not be begun, and gives why.
+// undo removes a run that could not be started, and returns the reason.
 func (e *Engine) undo(ctx context.Context, j *journal.Journal, err error) error {
 	ctx = context.WithoutCancel(ctx)
 	if cerr := j.Close(ctx); cerr != nil {
@@ -237,7 +230,7 @@ func (e *Engine) undo(ctx context.Context, j *journal.Journal, err error) error 
 	return err
 }
 
-// create opens the journal of a new run, which is not listed until it has its first record. With an ID it may be one that there is.
+// create opens the journal of a new run, which is not listed until it has its first record. If an ID is given, the run may already exist.
 func (e *Engine) create(ctx context.Context, id string, opt *journal.Options) (j *journal.Journal, err error) {
 	if opt.Create.Status = runlog.Importing; id != "" {
 		opt.Reopen = true
@@ -274,22 +267,20 @@ func title(w *workflow.Workflow, inputs json.RawMessage) string {
 type ResumeOptions struct {
 	Answer  Answering                  // defaults to leaving every question open
 	Observe func(runlog.Record, error) // see StartOptions
-	// Budget changes that of the run from now on, see runlog.Budget.Over. What the run
-	// has used before counts. Defaults to no change.
+	// Budget changes the budget of the run from now on, see runlog.Budget.Over. Earlier usage counts. If nil, the budget does not change.
 	Budget *runlog.Budget
-	// Quarantined takes up a run that is quarantined. Defaults to *runlog.QuarantinedError.
+	// Quarantined allows resuming a quarantined run. If false, Resume returns *runlog.QuarantinedError for it.
 	Quarantined bool
-	// AllowChange continues with the workflow's graph of today, if what the run does next is
-	// still there, see graph.RunOptions. Defaults to a *graph.ChangedError.
+	// AllowChange resumes the run with the workflow's current graph if that still has the nodes that run next, see graph.RunOptions. If false, Resume
+	// returns a *graph.ChangedError for a changed graph.
 	AllowChange bool
 
 	recovers bool           // nobody has asked for it: what stands in the way leaves the run as it was
 	ended    func(*Outcome) // called when the execution has ended
 }
 
-// Resume takes up a run that was interrupted, failed or paused, or that waits for storage. Nothing that is in
-// its log is done again. A finished run gives its recorded outcome at once; one that
-// another process is running gives *runlog.BusyError, a cancelled one *runlog.EndedError.
+// Resume resumes a run that was interrupted, failed or paused, or that waits for storage. Nothing recorded in its log is repeated. For a completed run,
+// the recorded outcome is there at once. The error is *runlog.BusyError if another process executes the run, and *runlog.EndedError if it was cancelled.
 func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Run, error) {
 	leave, err := e.enter()
 	if err != nil {
@@ -357,7 +348,7 @@ func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOpti
 	return e.launch(ctx, j, &launching{*opt, w, started.Inputs, started.Every}), nil
 }
 
-// workflowOf is the workflow of a run, as the run has pinned it.
+// workflowOf returns the workflow that a run has pinned.
 func (e *Engine) workflowOf(started *runlog.RunStarted) (*workflow.Workflow, error) {
 	if started.Pinned != nil && e.opt.Restore != nil {
 		return e.opt.Restore(started.Workflow, started.Pinned)
@@ -396,7 +387,7 @@ func (e *Engine) find(ctx context.Context, id string) (runlog.Info, error) {
 	return infos[0], nil
 }
 
-// finished returns a run that ended before: nothing executes. The error is *runlog.EndedError if it was cancelled.
+// finished returns a run that has already ended, without executing anything. The error is *runlog.EndedError if it was cancelled.
 func (e *Engine) finished(ctx context.Context, info runlog.Info) (*Run, error) {
 	if info.Status == runlog.Cancelled {
 		return nil, &runlog.EndedError{ID: info.ID, Status: info.Status}
@@ -419,8 +410,7 @@ func (e *Engine) finished(ctx context.Context, info runlog.Info) (*Run, error) {
 	return r, nil
 }
 
-// Cancel asks for a run to be cancelled, whoever runs it. If nobody does, it is
-// cancelled when Cancel returns; otherwise soon after.
+// Cancel cancels a run, whichever process executes it. If none does, the run is cancelled when Cancel returns; otherwise soon after.
 func (e *Engine) Cancel(ctx context.Context, id string) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -474,8 +464,8 @@ func (e *unknownAgentError) Error() string {
 	return fmt.Sprintf("run %s runs no sub-agent %q%s Those that run are: %s", e.Run, e.Agent, hint, cmp.Or(strings.Join(e.Known, ", "), "none"))
 }
 
-// Pause has a run pause, whoever executes it, until it is resumed: nothing starts any more, and Pause returns when what is
-// running has ended. If nobody executes the run, no worker resumes it. By says who asks.
+// Pause pauses a run until it is resumed, whichever process executes it: no new task starts, and Pause returns when the running ones have ended. If no
+// process executes the run, no worker resumes it. By names the user who asks.
 func (e *Engine) Pause(ctx context.Context, id, by string) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -525,13 +515,13 @@ func (e *Engine) Pause(ctx context.Context, id, by string) error {
 	}
 }
 
-// Agents lists the sub-agents of a run: those that agents have had work.
+// Agents lists the sub-agents of a run.
 func (e *Engine) Agents(ctx context.Context, id string) ([]team.Member, error) {
 	return team.List(runlog.Records(ctx, e.store, id, 0))
 }
 
-// CancelAgent asks for one sub-agent of a running run to be cancelled, by its ID in Agents, whoever runs it. Its lead
-// gets the result "cancelled" soon after and goes on. It returns an error if there is no such agent.
+// CancelAgent cancels one sub-agent of a running run, by its ID in Agents, whichever process executes the run. The sub-agent's lead gets the result
+// "cancelled" soon after and continues. CancelAgent returns an error if there is no such agent.
 func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -562,9 +552,8 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 	return err
 }
 
-// Answer answers a question of a run, whoever executes it: that process continues with the answer at once. A run that nobody
-// executes continues when it is resumed. Each question is answered once, by an answer that fits it: the errors are those of
-// [journal.Journal.Answer].
+// Answer answers a question of a run, whichever process executes it: that process continues with the answer at once. If no process executes the run, it
+// continues when it is resumed. Each question is answered once, by an answer that fits it. Answer returns the errors of [journal.Journal.Answer].
 func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -618,8 +607,8 @@ func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) 
 	}
 }
 
-// answered reports whether the question that a answers has an answer in the records from a number on, and returns an
-// *AnsweredError if that is not a. It waits a moment for it, and returns the number to look from the next time.
+// answered reports whether the question that a answers has an answer in the records from a number on, and returns an *AnsweredError if that is not a. It
+// waits a moment for such a record, and returns the number at which to continue the next time.
 func (e *Engine) answered(ctx context.Context, id, path string, a *runlog.Answer, from uint64) (next uint64, done bool, err error) {
 	return e.await(ctx, id, from, func(r *runlog.Record) (bool, error) {
 		var got runlog.Answer
@@ -665,8 +654,7 @@ func (e *AmbiguousError) Error() string {
 	return b.String()
 }
 
-// Find returns the run that people mean: its ID, a prefix of it that no other has,
-// "@last" for the newest, "@-2" for the one before it, and so on.
+// Find returns the run that a reference names: its ID, a unique prefix of its ID, "@last" for the newest run, "@-2" for the one before it, and so on.
 func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 	if back, ok := strings.CutPrefix(ref, "@"); ok {
 		n := 1
@@ -704,10 +692,9 @@ func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 	return infos[0], nil
 }
 
-// Follow yields a run's records from a sequence number on (0 is the first) and then
-// those to come, until nobody runs it any more. Of a run that executes in this engine, or
-// in a process that answers at one of Options.Sockets, it yields the live-only records too. If a run with
-// sockets executes where none answers, a live-only event of the name "stored.only" says so.
+// Follow yields a run's records from a sequence number on (0 is the first) and then new ones, until no process executes the run any more. If the run
+// executes in this engine, or in a process that answers at one of Options.Sockets, Follow yields live-only records too. If no socket of an executing run
+// answers, a live-only event named "stored.only" reports it.
 func (e *Engine) Follow(ctx context.Context, id string, from uint64) iter.Seq2[runlog.Record, error] {
 	if r := e.executing(id); r != nil {
 		return r.journal.Follow(ctx, from)
@@ -718,7 +705,7 @@ func (e *Engine) Follow(ctx context.Context, id string, from uint64) iter.Seq2[r
 	return runlog.Follow(ctx, e.store, id, from)
 }
 
-// poke has whoever executes the run look for requests at once, if that is this process or one that can be reached.
+// poke makes the process that executes the run look for requests at once, if it can be reached.
 func (e *Engine) poke(ctx context.Context, id string) {
 	if r := e.executing(id); r != nil {
 		_ = r.journal.Look(ctx) // else it looks again
@@ -727,15 +714,14 @@ func (e *Engine) poke(ctx context.Context, id string) {
 	live.Look(ctx, e.opt.Sockets(id), id)
 }
 
-// executing returns the run of that ID if it executes here, or else nil.
+// executing returns the run with that ID if it executes here, or else nil.
 func (e *Engine) executing(id string) *Run {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.runs[id]
 }
 
-// Close stops the runs that execute here, at a point they can be resumed from, and
-// waits for them.
+// Close stops the runs that execute here, so that they can be resumed, and waits for them.
 func (e *Engine) Close() {
 	e.mu.Lock()
 	e.closed = true
@@ -746,7 +732,7 @@ func (e *Engine) Close() {
 	e.work.Wait()
 }
 
-// ErrClosed says that an engine was closed: it starts nothing any more.
+// ErrClosed reports that the engine was closed and starts nothing any more.
 var ErrClosed = errors.New("the engine was closed")
 
 // enter lets Close wait for a call that may start something, until leave is called.

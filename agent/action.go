@@ -15,26 +15,22 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// An Action is a tool that is part of the run itself: it may ask a person, have other
-// agents work, or run workflows. It is a value, like a Tool.
+// An Action is a tool that is part of the run itself: it may ask the user, start sub-agents or run workflows. It is a value, like a Tool.
 type Action struct {
-	// Tool is what the model sees; it has no Run. One that is tool.Pure runs side by side
-	// with the others of its turn.
+	// Tool describes the action to the model; its Run is nil. If its effect is tool.Pure, the action runs in parallel with the other calls of its turn.
 	Tool *tool.Tool
-	// Run does the work. The scope is the action's own part of the log, nil without one:
-	// effects, questions and agents in it do not meet those of other calls. It is run again
-	// after a crash or a pause, so what it does to the world are effects in that scope.
+	// Run performs the action. The scope is the action's own part of the log, nil without a log: its keys never collide with those of other calls. Run is
+	// called again after a crash or a pause, so it must do everything that changes the world as an effect in that scope.
 	//
-	// To show the model a failure, return a result with Error set, or an error. An error that waits
-	// (see journal.Waits), or that is about the run and not about the call, ends the agent for now;
-	// the action is run again when the agent is.
+	// To show the model a failure, return a result with Error set, or an error. An error that waits (see journal.Waits), or that concerns the run and not
+	// the call, ends the agent for now; when the agent runs again, so does the action.
 	Run func(ctx context.Context, scope *journal.Scope, c *tool.Call) (tool.Result, error)
 	// Scoped is set if Run writes to the log only within its scope, so that a replay can tell that
 	// it did nothing.
 	Scoped bool
 }
 
-// equip creates the set of all that the agent may call.
+// equip creates the set of all tools and actions that the agent may call.
 func (r *run) equip() error {
 	r.all = r.Tools
 	if len(r.Actions) == 0 {
@@ -64,7 +60,7 @@ func (r *run) place(a *Action, turn, i int) *journal.Scope {
 	return r.scope.Inner(pregel.Path(a.Tool.Name, fmt.Sprintf("%s%d.%d", r.prefix, turn+1, i+1), 0))
 }
 
-// act does an action.
+// act performs an action.
 func (r *run) act(ctx context.Context, a *Action, place *journal.Scope, key string, c *tool.Call) (tool.Result, error) {
 	if why, refuses := r.all.Refuses(a.Tool.Name, c.Args); refuses {
 		return why, nil
@@ -101,7 +97,7 @@ func (r *run) act(ctx context.Context, a *Action, place *journal.Scope, key stri
 	if !tooLarge(a.Tool, res.Text) || !r.scope.Does(key+"/spill", r.Spill != nil) {
 		return cut(a.Tool, res), nil
 	}
-	// A replay does actions too, but nothing to the world.
+	// A replay runs actions too, but changes nothing in the world.
 	e := &journal.Effect{Key: key + "/spill", Kind: "spill", Name: a.Tool.Name}
 	path, err := journal.Do(ctx, r.scope, e, func(context.Context, string) (string, error) {
 		return r.Spill(r.scope.Run(), spillName(r.scope.Path(), key, a.Tool.Name), res.Text)

@@ -1,10 +1,7 @@
-// Package agent turns a model and tools into something that works towards an end: a
-// definition, and the loop that runs it.
+// Package agent provides agents, which pursue a goal with a model and tools: their definition, and the loop that runs them.
 //
-// Every turn of the model and every tool call is an effect in the run's log, and so is
-// what a person allowed, what a conversation was cut down to and how long a rate limit was
-// waited out. An agent that is run again after a crash is given what it has already been
-// told and done, and goes on from there.
+// The run's log records every model turn and every tool call as an effect, and also permissions, compacted conversations and waits for rate limits.
+// After a crash, an agent gets its recorded turns and results and continues from there.
 package agent
 
 import (
@@ -23,35 +20,33 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// An Agent is a definition. It is a value: build it, hand it over, never change it after.
+// An Agent is the definition of an agent. Do not change it after passing it on.
 type Agent struct {
 	Name    string
 	Prompt  string // the system prompt
 	Model   model.Model
 	Tools   *tool.Set // nil for none
 	Actions []*Action // tools that work within the run; their names are none of Tools
-	// Finish names the tool whose successful call ends the agent: its arguments are the
-	// result. The agent is reminded of it when it stops without, and made to call it in
-	// its last turn. "" for an agent that ends by saying something.
+	// Finish names the tool whose successful call ends the agent: its arguments are the result. If the agent stops without calling it, the agent is
+	// reminded, and its last turn must call it. If "", the agent ends with a turn that calls no tool, and the text of that turn is the result.
 	Finish string
-	// Schema, if non-nil, is the schema that the final answer must satisfy, as JSON. The agent is
-	// told what does not fit and asked again. If Finish is set, Schema is ignored.
+	// Schema, if non-nil, is the schema that the final answer must satisfy, as JSON. If the answer does not fit, the agent is told why and asked again.
+	// If Finish is set, Schema is ignored.
 	Schema *jsonschema.Schema
 	Again  int // how often it is asked again for that at most; defaults to 2, and less than 0 is never
 	Limits Limits
 
 	Gate tool.Gate // decides on calls before they happen; if nil, the Guard of Tools does
-	// Headless means that no user can be asked: a call that the Gate asks about is denied, and the event "denied" says so.
-	// By default the run asks, and waits for the answer.
+	// Headless means that no user can be asked: a call that needs permission is denied, and an event "denied" is recorded. If false, the run asks and
+	// waits for the answer.
 	Headless bool
-	// Remember keeps a rule for runs to come, when a person says that something is always
-	// allowed. It may be called again after a crash. Nil does not offer that.
+	// Remember stores a rule for future runs when the user chooses to always allow something. It may be called again after a crash. If nil, that choice
+	// is not offered.
 	Remember func(rule string) error
-	// Spill keeps a result that is too large for a conversation, and gives the path under
-	// which the agent can read it. The name is fit for a file and unique in the run; after a
-	// crash it may come again, with the same text. Nil truncates such results.
+	// Spill stores a result that is too large for a conversation, and returns the path at which the agent can read it. The name is a valid file name and
+	// unique in the run; after a crash, Spill may be called again with the same name and text. If nil, such results are truncated.
 	Spill func(run, name, text string) (path string, err error)
-	// Clock times the waits for rate limits. If nil, a rate limit is a failure.
+	// Clock measures the waits for rate limits. If nil, a rate limit is a failure.
 	Clock *Clock
 }
 
@@ -59,18 +54,16 @@ type Agent struct {
 type Limits struct {
 	Turns     int // of the model; defaults to 10
 	MaxTokens int // of output per turn; defaults to the provider's own limit
-	// Calls bounds how often tools may be called; a tool that no quota names has no limit. A call
-	// beyond its quota is turned down, and the model is told.
+	// Calls limits how often tools may be called; a tool that no quota names has no limit. A call beyond its quota is denied, and the model is told.
 	Calls []Quota
-	// Single lets the agent speak once and call nothing: what it says is its result.
+	// Single limits the agent to one turn without tools; the text of that turn is its result.
 	Single bool
-	// Window is how many tokens the model holds, of a request and its answer together.
-	// Defaults to what the model says (see model.Sized); if that is nothing, a conversation
-	// is cut down only when the provider refuses it.
+	// Window is the size of the model's context window in tokens, for a request and its answer together. The default is the size that the model reports
+	// (see model.Sized). If it reports none, a conversation is compacted only when the provider rejects it.
 	Window int
 }
 
-// A Quota is how often some tools may be called, all of them together.
+// A Quota limits how often some tools may be called, counted together.
 type Quota struct {
 	Tools []string // by name
 	Calls int
@@ -87,7 +80,7 @@ const (
 	StopCut      Stop = "cut"      // the provider cut its last turn off, at the token limit or by a filter
 )
 
-// An Outcome is what an agent ended with.
+// An Outcome is the result of an agent and the reason why it ended.
 type Outcome struct {
 	Stop Stop
 	Text string          // what it said last
@@ -102,7 +95,7 @@ type Outcome struct {
 	Usage     model.Usage
 }
 
-// A LimitError reports that an agent was out of turns before it had a result.
+// A LimitError reports that an agent used up its turns before it had a result.
 type LimitError struct {
 	Agent string
 	Turns int
@@ -126,21 +119,17 @@ type Work struct {
 	Messages []model.Message
 	// Seen names tools whose results were in the conversation, and may not be in Messages any more; see tool.Call.
 	Seen []string
-	// State is handed to tools, see tool.Call. Nil outside of a workflow.
+	// State is passed to tools, see tool.Call. It is nil outside of a workflow.
 	State func() (json.RawMessage, error)
-	// Stopped is closed when the run is to stop between two tasks: an agent that waits for a
-	// rate limit then ends with graph.ErrStopped. Nil for never.
+	// Stopped is closed when the run must stop between two tasks: an agent that waits for a rate limit then ends with graph.ErrStopped. It may be nil.
 	Stopped <-chan struct{}
 	Raw     bool // the results of tools are data for a program, see tool.Call
 }
 
-// Run lets the agent work until it ends. The scope is that of the task it works for;
-// nil if the run has no log. It keeps to the budget of the run: near a limit it is told,
-// once, to wrap up, and at one it gives *runlog.BudgetError, which the task is to return.
-// While a question is open, of its Gate or of an Action, it gives *journal.WaitError, which
-// the task is to return too. An agent with a Finish tool that never calls it gives
-// *LimitError, with the outcome so far, and so does one with a Schema; what never fits the
-// Schema is an *UnfitError; a failing model gives its error.
+// Run runs the agent until it ends. Scope is the scope of its task, or nil if the run has no log. Near a limit of the run's budget, the agent is told
+// once to wrap up; at a limit, Run returns *runlog.BudgetError. While a question of the Gate or of an Action is open, Run returns *journal.WaitError.
+// The task must return both of these errors. If an agent with a Finish tool or a Schema uses up its turns without a result, Run returns *LimitError with
+// the outcome so far. If its answers never fit the Schema, the error is *UnfitError. A failing model's error is returned.
 func (a *Agent) Run(ctx context.Context, scope *journal.Scope, w *Work) (*Outcome, error) {
 	r, err := a.begin(scope, w)
 	if err == nil {
@@ -222,8 +211,7 @@ type run struct {
 	added   int    // messages so far
 }
 
-// maxPrompt is how many bytes a prompt may have, about 250,000 tokens. Every turn copies it
-// several times, and so does every agent beside it.
+// maxPrompt is the maximum size of a prompt in bytes, about 250,000 tokens. Every turn of every parallel agent copies its prompt several times.
 const maxPrompt = 1 << 20
 
 func (a *Agent) begin(scope *journal.Scope, w *Work) (*run, error) {
@@ -279,7 +267,7 @@ func (a *Agent) begin(scope *journal.Scope, w *Work) (*run, error) {
 	return r, nil
 }
 
-// wrong reports what of a conversation no model would take.
+// wrong returns an error for a conversation that no model would accept.
 func wrong(w *Work) error {
 	var open []model.Call // without a result so far
 	from := 0             // the message that made them
@@ -310,7 +298,7 @@ func wrong(w *Work) error {
 	return nil
 }
 
-// answered returns the calls that a message with results leaves open, and reports whether it has results, each of one of them.
+// answered returns the calls that a message with results leaves open, and reports whether the message has results and each belongs to an open call.
 func answered(open []model.Call, m model.Message) (left []model.Call, ok bool) {
 	left = slices.Clone(open)
 	for _, p := range m.Parts {
@@ -364,8 +352,8 @@ func (r *run) announce(ctx context.Context) error {
 	return err
 }
 
-// heed tells the agent what users have said to it, before its nth turn, and reports whether there was something. Before is
-// the key of the turn it was about to end with, if that is from the log.
+// heed adds new messages of users to the conversation before the agent's nth turn, and reports whether there were any. Before is the key of the turn
+// that the agent was about to end with, if that turn is from the log.
 func (r *run) heed(ctx context.Context, n int, before string) (bool, error) {
 	if r.heeded == n+1 {
 		return false, nil
@@ -471,7 +459,7 @@ func (r *run) converse(ctx context.Context, n int, hint string) (*model.Response
 	}
 }
 
-// said is a turn without calls: the end, unless the agent owes a result.
+// said handles a turn without calls: it ends the agent, unless a result is still required.
 func (r *run) said(resp *model.Response) (done bool, err error) {
 	switch {
 	case r.Finish != "":
@@ -489,7 +477,7 @@ func (r *run) said(resp *model.Response) (done bool, err error) {
 	return true, nil
 }
 
-// repeat returns what may happen to a call of a tool that a crash has cut off.
+// repeat returns how to treat a tool call whose outcome is unknown after a crash.
 func (r *run) repeat(name string) journal.Repeat {
 	t, ok := r.all.Get(name)
 	switch {

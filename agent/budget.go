@@ -16,9 +16,8 @@ const (
 
 func turnKey(prefix string, turn int) string { return fmt.Sprintf("%sturn-%d", prefix, turn) }
 
-// hint returns the agent before a turn to wrap up, if a limit of the run is near and it was
-// not told before. A turn that was begun before is begun in the same way again, whatever
-// is left by now.
+// hint returns the hint to wrap up if a limit of the run is near and the agent has not had the hint yet. A turn that has already begun gets the same
+// hint again, whatever is left of the budget by now.
 func (r *run) hint(key string) string {
 	hint, begun := r.scope.Hint(key)
 	if low := r.low(); !begun && low != "" {
@@ -56,7 +55,7 @@ func (r *run) estimate(req *model.Request) runlog.Amount {
 	return r.amount(model.Usage{In: bytes / bytesPerToken, Out: out})
 }
 
-// size is the bytes of what a model reads of a message.
+// size returns how many bytes of a message a model reads.
 func size(m model.Message) int {
 	bytes := 0
 	for _, p := range m.Parts {
@@ -91,12 +90,12 @@ func price(m model.Model) (model.Price, bool) {
 	return model.Price{}, false
 }
 
-// unpriced creates a note that the limit on money does not hold for the agent.
+// unpriced notes that the limit on money cannot be enforced for the agent.
 func (r *run) unpriced(ctx context.Context) error {
 	return r.scope.Emit(ctx, "note", note{r.unpricedText("agent " + r.Name)})
 }
 
-// unpricedTurn is unpriced for a turn outside an agent.
+// unpricedTurn works like unpriced, for a turn outside an agent.
 func (r *run) unpricedTurn(ctx context.Context, key string) error {
 	key += "/unpriced"
 	_, priced := price(r.Model)

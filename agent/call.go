@@ -15,8 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// mostUnfit is in how many turns on end the arguments for a tool may not fit it, before the
-// agent has to do without.
+// mostUnfit is for how many consecutive turns the arguments of a tool may be invalid before the agent loses the tool.
 const mostUnfit = 2
 
 func callKey(prefix string, turn, i int) string {
@@ -31,9 +30,8 @@ type fate struct {
 	seen   string       // the change that a person has allowed, see tool.Call.Approved
 }
 
-// callAll runs the calls of a turn: side by side if none of them changes anything, else
-// one after the other, in the order the model asked for. All questions that the calls
-// raise are asked before the first is waited for, and what may go on without the answers does.
+// callAll runs the calls of a turn: in parallel if none of them changes anything, else one after the other, in the model's order. It asks all questions
+// of the calls before it waits for an answer, and calls that need no answer proceed.
 func (r *run) callAll(ctx context.Context, turn int, calls []model.Call) ([]tool.Result, error) {
 	r.out.Calls += len(calls)
 	r.rise() // others may work for what it calls
@@ -76,9 +74,9 @@ func (r *run) callAll(ctx context.Context, turn int, calls []model.Call) ([]tool
 // FirstCall is the key of the effect that Call makes, below the key of the work.
 const FirstCall = "turn-0/call-0"
 
-// Call performs one call of a tool as the agent would: its Gate decides, a person may be asked, and
-// the call is an effect in the log, under the key of the work. It needs no model. The tool is told that the workflow calls it. The error is
-// a *DeniedError if the call may not happen, else one of the run, as those of Run; that the tool failed is a result.
+// Call performs one call of a tool as the agent would: its Gate decides, the user may be asked, and the call is an effect in the log, under the key of
+// the work. It needs no model. The tool learns that the workflow calls it. The error is a *DeniedError if the call is denied, else an error of the run,
+// like those of Run. A failure of the tool is a result, not an error.
 func (a *Agent) Call(ctx context.Context, scope *journal.Scope, w *Work, c model.Call) (tool.Result, error) {
 	r, err := a.begin(scope, w)
 	if err != nil {
@@ -113,9 +111,9 @@ func refusal(name string, no tool.Result) *DeniedError {
 	return &DeniedError{Tool: name, Reason: strings.TrimSuffix(no.Text, toModels)}
 }
 
-// Permit decides on a call, as before the calls of the agent, for a caller that makes it itself: the Gate decides, and
-// the user may be asked. It returns the call with what was permitted, a *DeniedError if it may not happen, and an error that waits
-// while the question is open. Key is that of the effect that the call is. It needs no model.
+// Permit checks the permission of a call that the caller makes itself, in the same way as for calls of the agent: the Gate decides, and the user may be
+// asked. It returns the permitted call, a *DeniedError if the call is denied, or an error that waits while the question is open. Key is the key of the
+// call's effect. Permit needs no model.
 func (a *Agent) Permit(ctx context.Context, scope *journal.Scope, w *Work, key string, c model.Call) (*tool.Call, error) {
 	r, err := a.begin(scope, w)
 	if err != nil {
@@ -141,7 +139,7 @@ func (a *Agent) Permit(ctx context.Context, scope *journal.Scope, w *Work, key s
 	return nil, refusal(c.Name, *no)
 }
 
-// beside reports whether a tool may be called side by side with others.
+// beside reports whether a tool may be called in parallel with others.
 func (r *run) beside(name string) bool {
 	t, ok := r.all.Get(name)
 	return !ok || t.Effect == tool.Pure
@@ -198,7 +196,7 @@ func (r *run) decide(ctx context.Context, turn int, calls []model.Call) ([]fate,
 	return fates, nil
 }
 
-// over counts a call and says what to answer if it is beyond its quota.
+// over counts a call. If the call is beyond its quota, over returns the result to answer it with.
 func (r *run) over(name string) (tool.Result, bool) {
 	for i, q := range r.Limits.Calls {
 		if !slices.Contains(q.Tools, name) {
@@ -212,8 +210,7 @@ func (r *run) over(name string) (tool.Result, bool) {
 	return tool.Result{}, false
 }
 
-// call runs a tool, or gives what it gave before. With a result that is decided, nothing
-// is run.
+// call runs a tool, or returns its recorded result. If the result is already decided, nothing runs.
 func (r *run) call(ctx context.Context, turn, i int, c model.Call, f *fate) (tool.Result, error) {
 	decided := f.result
 	hash, err := journal.Hash(c)
@@ -258,8 +255,8 @@ func (r *run) call(ctx context.Context, turn, i int, c model.Call, f *fate) (too
 func (r *run) use(ctx context.Context, key, name string, c *tool.Call) (tool.Result, error) {
 	t, known := r.all.Get(name)
 	if known && r.Gate != nil {
-		// A call that was allowed and then cut off by a crash may be forbidden by now. One that nobody was asked about may need
-		// permission: a call before it may have put a link where its path was.
+		// A call that was allowed and then interrupted by a crash may be denied by now. A call that was allowed without asking may need permission now: an
+		// earlier call may have replaced its path by a link.
 		switch v := r.Gate.Check(t, c); {
 		case v.Decision == tool.Deny:
 			return denied(v.Reason), nil

@@ -25,7 +25,7 @@ type level struct {
 	Action string `json:"action,omitempty"` // cleared or Compacted, "" for nothing
 }
 
-// What is done about a conversation that has grown long.
+// The ways to shorten a long conversation.
 const (
 	cleared   = "cleared"   // old results of tools were cut down
 	compacted = "compacted" // a summary took the place of all but the last messages
@@ -41,9 +41,8 @@ func (r *run) measure(u model.Usage) {
 	}
 }
 
-// trim cuts a conversation down before a turn if it nears the window. That it was is
-// recorded, and a turn that was begun before is begun in the same way again, whatever the
-// window is by now.
+// trim compacts a conversation before a turn if it nears the window. The compaction is recorded, and a turn that has already begun gets the same
+// conversation again, whatever the window is by now.
 func (r *run) trim(ctx context.Context, n int) error {
 	_, begun := r.scope.Hint(turnKey(r.prefix, n))
 	due := func(key string, at float64) bool {
@@ -66,8 +65,7 @@ func (r *run) trim(ctx context.Context, n int) error {
 	return nil
 }
 
-// clear cuts down the results that are not among the last messages, and reports whether
-// there were any.
+// clear truncates the results before the last messages, and reports whether there were any.
 func (r *run) clear(keep int) bool {
 	some := false
 	for i := range r.out.Messages[:max(0, len(r.out.Messages)-keep)] {
@@ -95,9 +93,8 @@ const summaryPrompt = "Sum up the conversation so that its work can be continued
 	"what is wanted, what was found and done, what was decided and why, what was tried in vain, and what is left. Give names, paths and " +
 	"numbers exactly. Say nothing else."
 
-// shrink has the model sum up all but the first message and the last ones, and reports
-// whether the conversation is shorter than before. If it is refused as it is, the results
-// of tools are cut down too, up to the last ones.
+// shrink asks the model to summarize all but the first and the last messages, and reports whether the conversation became shorter. If the provider
+// rejects the conversation, shrink also truncates older tool results.
 func (r *run) shrink(ctx context.Context, key string, refused bool) (bool, error) {
 	shorter := false
 	bytes := 0
@@ -146,9 +143,8 @@ func (r *run) shrink(ctx context.Context, key string, refused bool) (bool, error
 	return true, r.mark(ctx, key+"/level", "context", level{r.Name, r.used, r.window, compacted})
 }
 
-// split returns which messages are to be summed up: those from first on and before last, 0 if there are too few, at
-// least half of all that is said if that can be. The end is never one that begins with
-// results: without the turn that they answer no model would take them.
+// split returns the range of messages to summarize, from first to before last, or 0 if there are too few. The range covers at least half of the text if
+// possible. The message after it never begins with results: no model accepts results without the turn that they answer.
 func (r *run) split() (first, last int) {
 	const least = 2 // messages that are worth a summary
 	all := 0
@@ -175,9 +171,8 @@ func (r *run) split() (first, last int) {
 	return 1, last
 }
 
-// written is a conversation as a text of at most so many bytes, about: a model that is
-// handed calls wants the tools they are of, and one that is handed a text knows that it is
-// not its turn in it. What is too long is left out of the middle of its longest parts.
+// written formats a conversation as a text of about at most that many bytes. A model that is sent calls needs the tools for them, and a plain text makes
+// clear that the model is not part of the conversation. To shorten the text, the middle of its longest parts is left out.
 func written(messages []model.Message, most int) string {
 	for longest := most; ; longest /= 2 {
 		var b []byte
@@ -200,7 +195,7 @@ func written(messages []model.Message, most int) string {
 	}
 }
 
-// middle is a text without its middle, if it is too long.
+// middle removes the middle of a text that is too long.
 func middle(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A Clock is how an agent knows of time: Clock{time.Now, time.After} outside of tests.
+// A Clock tells an agent the time: Clock{time.Now, time.After} outside of tests.
 type Clock struct {
 	Now   func() time.Time
 	After func(time.Duration) <-chan time.Time
@@ -33,7 +33,7 @@ type turnError struct {
 	after time.Duration // of one that was limited: as the provider said, 0 if it did not
 }
 
-// A turnKind describes how a turn failed. The message begins with it: of a recorded failure there is only the text.
+// A turnKind describes how a turn failed. The error message begins with it, since a recorded failure has only its text.
 type turnKind string
 
 const (
@@ -56,11 +56,11 @@ func (k turnKind) is(err error) bool {
 	return errors.As(err, &e) && e.kind == k || errors.As(err, &was) && strings.HasPrefix(was.Text, string(k))
 }
 
-// mostUnreadable is how often the model is told in one turn that its answer cannot be used.
+// mostUnreadable is how often per turn the model is told that its answer is unusable.
 const mostUnreadable = 2
 
-// complain informs the model for the kth time in the turn of the key that its answer cannot be used, or again what it
-// was told, and reports whether it did. Without an error only what was told before is told.
+// complain tells the model for the kth time in a turn that its answer is unusable, or repeats the recorded complaint, and reports whether it did. If err
+// is nil, it only repeats recorded complaints.
 func (r *run) complain(ctx context.Context, turn string, k int, why error) (bool, error) {
 	key := fmt.Sprintf("%s/unreadable-%d", turn, k)
 	if _, told := r.scope.Done(key); k > mostUnreadable || !told && why == nil {
@@ -78,8 +78,7 @@ func (r *run) complain(ctx context.Context, turn string, k int, why error) (bool
 	return true, nil
 }
 
-// retell repeats to the model what it was told in the previous turn, and returns how often that
-// was.
+// retell repeats the recorded complaints of a turn to the model, and returns their number.
 func (r *run) retell(ctx context.Context, turn string) (told int, err error) {
 	for again := true; again && err == nil; told++ {
 		again, err = r.complain(ctx, turn, told+1, nil)
@@ -112,8 +111,7 @@ func (r *run) classify(err error) error {
 
 func pauseKey(turn string, n int) string { return fmt.Sprintf("%s/wait-%d", turn, n) }
 
-// rest waits for what is left of the last pause that was begun before the turn, and says
-// how many there were.
+// rest waits for the remainder of the last recorded pause before the turn, and returns the number of pauses.
 func (r *run) rest(ctx context.Context, turn string) (int, error) {
 	n := 0
 	for ; ; n++ {
@@ -127,9 +125,8 @@ func (r *run) rest(ctx context.Context, turn string) (int, error) {
 	return n, r.wait(ctx, turn, n, 0)
 }
 
-// pause waits out a rate limit, and reports whether the turn is to be asked for again. For
-// how long is decided and recorded when the pause begins: a run that is resumed
-// waits for what is left of it.
+// pause waits for a rate limit to pass, and reports whether to retry the turn. The length is recorded when the pause begins: a resumed run waits only
+// for the remainder.
 func (r *run) pause(ctx context.Context, turn string, n int, err error) (again bool, _ error) {
 	if !limited.is(err) || n > mostPauses {
 		return false, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// agentStarted is the input of an effect of kind "agent", which marks where an agent began. It pins what the agent is made
-// of, so that a replay needs no definition of it, no model and no tools. Older logs have the first three fields only.
+// agentStarted is the input of an effect of kind "agent", which marks where an agent began. It pins the agent's definition, model and tools, so that a
+// replay needs none of them. Older logs have the first three fields only.
 type agentStarted struct {
 	Agent  string `json:"agent"`
 	Model  string `json:"model"`
@@ -62,7 +62,7 @@ func (r *run) made() *agentStarted {
 	return out
 }
 
-// recorded turns the agent into what the record that is replayed says it was, and reports what is missing for that.
+// recorded restores the agent as the replayed record describes it, and returns an error if something needed is missing.
 func (a *Agent) recorded(scope *journal.Scope, key string) (*Agent, *agentStarted, error) {
 	was := scope.Recorded(key)
 	if was == nil {

@@ -26,13 +26,12 @@ const (
 
 const permitPrefix = "permit/"
 
-// Permission reports whether a question is about a call that a person is to decide on.
+// Permission reports whether a question is a permission request for a call.
 func Permission(q *runlog.Question) bool {
 	return q.Kind == runlog.QuestionPermission || q.Kind == "" && strings.HasPrefix(q.Key, permitPrefix)
 }
 
-// denial is the data of the event "denied": a call was turned down since nobody was there
-// to ask.
+// denial is the data of the event "denied": a call was denied because no user could be asked.
 type denial struct {
 	Agent   string `json:"agent"`
 	Tool    string `json:"tool"`
@@ -42,7 +41,7 @@ type denial struct {
 	Always  string `json:"always,omitempty"` // a rule that would have allowed it and its like
 }
 
-// ruling is what the Gate and the grants of the run made of a call, as it is recorded.
+// ruling is the recorded decision of the Gate and the run's grants on a call.
 type ruling struct {
 	Decision tool.Decision `json:"decision"`
 	Rule     string        `json:"rule,omitempty"`
@@ -65,10 +64,9 @@ type change struct {
 	Fails  string `json:"fails,omitempty"` // the call would fail now, and why
 }
 
-// permit decides on a call: it gives a result for one that must not happen, and an error
-// that waits while a person has to decide. Approved is the change that the person has seen, see tool.Call.
-// What is not simply allowed is recorded, and not decided again: neither by rules that have changed since, nor in
-// a replay. In an imported run what the file has recorded allows nothing that has no outcome in it.
+// permit decides on a call: it returns a result for a denied call, and an error that waits while the user has to decide. Approved is the change that the
+// user has seen, see tool.Call. Any decision but a plain allow is recorded and stays valid when rules change, and in a replay. In an imported run, the
+// file's decisions do not allow any call that has no outcome in the file.
 func (r *run) permit(ctx context.Context, call string, c model.Call) (no *tool.Result, approved string, err error) {
 	key := r.scope.Own(call)
 	_, begun := r.scope.Hint(call)
@@ -117,14 +115,14 @@ func (r *run) permit(ctx context.Context, call string, c model.Call) (no *tool.R
 	return r.askPermission(ctx, key, c, &rule)
 }
 
-// allow notes that the Gate let a call happen unasked, which is looked at again when it does.
+// allow notes that the Gate allowed a call without asking. The Gate checks the call again when it runs.
 func (r *run) allow(call string) {
 	if r.unasked != nil { // else somebody else makes the call
 		r.unasked[call] = true
 	}
 }
 
-// rule is the Gate's verdict with what was granted in the run.
+// rule combines the Gate's verdict with the grants of the run.
 func (r *run) rule(ctx context.Context, v *tool.Verdict, c model.Call) (ruling, error) {
 	rule := ruling{Decision: v.Decision, Rule: v.Rule, Origin: v.Origin, Reason: v.Reason, Subject: v.Subject, Always: v.Always}
 	if rule.Decision == tool.Allow || rule.Decision == tool.Deny {
@@ -155,7 +153,7 @@ func (r *run) rule(ctx context.Context, v *tool.Verdict, c model.Call) (ruling, 
 
 const longestDiff = 64 << 10 // bytes of a diff that are recorded
 
-// preview is the change that a call would make, nil for a tool that has none to show.
+// preview returns the change that a call would make, or nil if its tool has no preview.
 func (r *run) preview(ctx context.Context, c model.Call) *change {
 	t, ok := r.all.Get(c.Name)
 	if !ok || t.Preview == nil {
@@ -177,7 +175,7 @@ func (r *run) preview(ctx context.Context, c model.Call) *change {
 	return out
 }
 
-// readable reports whether the file of a call may be read unasked, so that the log may have of its content.
+// readable reports whether the file of a call may be read without asking. Only then may the log contain parts of it.
 func (r *run) readable(c model.Call) bool {
 	var in struct {
 		Path string `json:"path"`
@@ -192,7 +190,7 @@ func (r *run) readable(c model.Call) bool {
 	return r.Gate.Check(&tool.Tool{Name: "read_file"}, r.toolCall(model.Call{Name: "read_file", Args: args}, "")).Decision == tool.Allow
 }
 
-// onlyAdded takes out of a diff what the file holds now.
+// onlyAdded removes the file's current content from a diff.
 func onlyAdded(diff string) string {
 	var b strings.Builder
 	head := true
@@ -226,7 +224,7 @@ func (r *run) rules() []string {
 	return out
 }
 
-// grant is what allows a call and its like: the rule that would, or else the call itself.
+// grant returns the word that allows a call and similar ones from now on: the matching rule, or else the call itself.
 func grant(rule *ruling, c model.Call) (string, error) {
 	if rule.Always != "" {
 		return "rule " + rule.Always, nil
@@ -275,8 +273,8 @@ func (r *run) askPermission(ctx context.Context, key string, c model.Call, rule 
 	return &refused, "", nil
 }
 
-// permission is the question whether a call may happen, as data: who wants what, in full, why that is asked, and
-// what else some answers allow.
+// permission returns the permission request for a call, as data: the agent, the full call, the reason for asking, and the further calls that some
+// answers allow.
 func (r *run) permission(key string, c model.Call, rule *ruling) (*runlog.Question, error) {
 	options := []string{AnswerOnce, AnswerRun, AnswerAlways, AnswerDeny}
 	if rule.Always == "" || r.Remember == nil {
@@ -303,8 +301,7 @@ func (r *run) permission(key string, c model.Call, rule *ruling) (*runlog.Questi
 	}, err
 }
 
-// about returns what a call is about, in full: the Gate's description without a leading tool name,
-// or else the arguments.
+// about returns the full description of a call: the Gate's, without a leading tool name, or else the arguments.
 func (rule *ruling) about(c model.Call) string {
 	if rule.Subject == "" {
 		return string(c.Args)
@@ -336,7 +333,7 @@ func (r *run) remembers(key string) bool {
 	return r.scope.Does(key+"/remember", r.Remember != nil)
 }
 
-// remember hands a rule to the host. That it could not be kept is said, and ends nothing.
+// remember passes a rule to the host. If the host cannot store it, the user is told, and the agent continues.
 func (r *run) remember(ctx context.Context, key, rule string) error {
 	e := &journal.Effect{Key: key + "/remember", Kind: "remember", Name: rule}
 	failed, err := journal.Do(ctx, r.scope, e, func(context.Context, string) (string, error) {

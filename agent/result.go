@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// An UnfitError reports that what an agent gave does not fit its Schema, whatever it was told.
+// An UnfitError reports that the answer of an agent did not fit its Schema, even after being asked again.
 type UnfitError struct {
 	Agent string
 	Tries int   // how often it was asked
@@ -44,7 +44,7 @@ func (r *run) fits(text string) (bool, error) {
 	return false, nil
 }
 
-// unfenced is a text without the fence that models like to put around JSON.
+// unfenced removes the code fence that models often put around JSON.
 func unfenced(text string) string {
 	text = strings.TrimSpace(text)
 	rest, ok := strings.CutPrefix(text, "```")

@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// What is shown of a result that was moved to a file.
+// The bytes shown of a result that was moved to a file.
 const (
 	previewHead = 4000 // bytes
 	previewTail = 1000
@@ -22,7 +22,7 @@ func tooLarge(t *tool.Tool, text string) bool {
 	return len(text) > clean.MaxBytes || !t.Whole && strings.Count(text, "\n") > clean.MaxLines
 }
 
-// cut truncates a result, unless its tool gives it whole.
+// cut truncates a result, unless its tool must be shown in full.
 func cut(t *tool.Tool, res tool.Result) tool.Result {
 	if !t.Whole {
 		res.Text, _ = clean.Truncate(res.Text)
@@ -30,7 +30,7 @@ func cut(t *tool.Tool, res tool.Result) tool.Result {
 	return res
 }
 
-// spilled is what the model sees of a result that is in a file, or could not be put there.
+// spilled returns the text that the model sees for a result that was moved to a file, or could not be.
 func spilled(t *tool.Tool, res tool.Result, path string, err error) tool.Result {
 	if err != nil {
 		res = cut(t, res)

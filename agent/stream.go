@@ -16,9 +16,8 @@ type Token struct {
 	Text  string
 }
 
-// Tokens are the pieces of what models say among the records of a run that is followed
-// while it executes. They are live-only: there are none in a store, and the finished
-// turn has all of them.
+// Tokens yields the streamed pieces of model output among the records of a run that is followed while it executes. They are live-only: a store has none,
+// and the finished turn holds the full text.
 func Tokens(records iter.Seq2[runlog.Record, error]) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		for r, err := range records {

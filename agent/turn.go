@@ -15,10 +15,9 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// Ask gets one turn from a model for a task that is no agent, such as a choice or a summary. Like the turns of
-// agents, it is an effect in the log, and in the budget of the run: what it may cost is reserved before it begins
-// (*runlog.BudgetError if too little is left) and replaced by what it did cost. The key names it within the task.
-// A model whose answer cannot be read is told so, twice at most.
+// Ask performs one model turn for a task that is not an agent, such as a choice or a summary. Like a turn of an agent, it is an effect in the log and
+// counts toward the budget of the run: its possible cost is reserved before it begins (*runlog.BudgetError if too little is left) and replaced by the
+// actual cost. The key names the turn within the task. If the answer cannot be read, the model is told so, at most twice.
 func Ask(ctx context.Context, scope *journal.Scope, m model.Model, key string, req *model.Request) (*model.Response, error) {
 	r := &run{Agent: &Agent{Name: scope.Path(), Model: m}, scope: scope, work: &Work{}, quiet: true}
 	r.out.Messages = slices.Clone(req.Messages)
@@ -43,7 +42,7 @@ func Ask(ctx context.Context, scope *journal.Scope, m model.Model, key string, r
 	return nil, err
 }
 
-// sit takes a place among the agents of the run that work at once, unless it has one.
+// sit waits for a seat among the running agents of the run, unless the agent has one.
 func (r *run) sit(ctx context.Context) error {
 	if r.leave != nil {
 		return nil
@@ -61,7 +60,7 @@ func (r *run) sit(ctx context.Context) error {
 	return nil
 }
 
-// rise gives the place to others, until the next turn. It may be called from several goroutines.
+// rise releases the seat until the next turn. It may be called from several goroutines.
 func (r *run) rise() {
 	r.seat.Lock()
 	defer r.seat.Unlock()
@@ -71,7 +70,7 @@ func (r *run) rise() {
 	}
 }
 
-// Summarize has a model sum up a conversation, as [Ask] does. What is no whole summary is an error.
+// Summarize asks a model to summarize a conversation, in the same way as [Ask]. An incomplete summary is an error.
 func Summarize(ctx context.Context, scope *journal.Scope, m model.Model, key string, messages []model.Message) (model.Message, error) {
 	req := &model.Request{System: summaryPrompt, Messages: []model.Message{model.UserText(written(messages, math.MaxInt))}}
 	resp, err := Ask(ctx, scope, m, key, req)
@@ -85,13 +84,13 @@ func Summarize(ctx context.Context, scope *journal.Scope, m model.Model, key str
 	return sum, nil
 }
 
-// summary returns the message that takes the place of what was summed up, and reports whether the summary is whole.
+// summary returns the message that replaces the summarized ones, and reports whether the summary is complete.
 func summary(resp *model.Response) (model.Message, bool) {
 	sum := resp.Message.Text()
 	return model.UserText("What came before, summed up:\n\n" + sum), sum != "" && resp.Stop != model.StopLength && resp.Stop != model.StopFilter
 }
 
-// A cutError is the failure of a turn of which there was something already.
+// A cutError is the failure of a turn that had already produced some output.
 type cutError struct {
 	error
 	part model.Response
@@ -99,13 +98,13 @@ type cutError struct {
 
 func (e *cutError) Unwrap() error { return e.error }
 
-// Partial returns what there was of the turn, as the output of its effect would have it.
+// Partial returns the partial turn in the format of the effect's output.
 func (e *cutError) Partial() json.RawMessage {
 	b, _ := json.Marshal(e.part)
 	return b
 }
 
-// addPart adds a piece of a turn to what is shown of the turn if it fails.
+// addPart adds a piece of a turn to the partial turn that is kept if it fails.
 func addPart(to *model.Response, p model.Part) {
 	last := len(to.Message.Parts) - 1
 	switch {
@@ -126,8 +125,7 @@ type delta struct {
 	Text  string `json:"text"`
 }
 
-// ask gets a turn from the model, or from the log if it was had before. A rate limit is
-// waited out.
+// ask gets a turn from the model, or from the log if it is recorded. It waits for rate limits to pass.
 func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint string) (*model.Response, error) {
 	bare := *asked
 	req := &bare

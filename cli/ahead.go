@@ -68,8 +68,7 @@ func checkAnswers(ctx context.Context, a *app, info runlog.Info, ans tui.Answers
 	return ans.Check(&info, tui.Questions(run.Open()), false)
 }
 
-// changedSince returns a notice if the recipe of a run has changed since, "" if it has not or if
-// that is unknown.
+// changedSince returns a notice if the recipe of a run has changed since the run started, and "" if it has not or this is unknown.
 func changedSince(ctx context.Context, a *app, info *runlog.Info) string {
 	file, changed := a.host().Edited(ctx, info)
 	if !changed {

@@ -122,7 +122,7 @@ it. What comes through a pipe is first copied into a temporary file.`,
 	return cmd
 }
 
-// upToDate returns the folder of a run with its files as they should be, "" for none.
+// upToDate updates the files in the folder of a run and returns the folder, "" if there is none.
 func upToDate(ctx context.Context, a *app, info *runlog.Info) string {
 	dir, err := a.host().UpdateFolder(ctx, info)
 	warnLate(a, info.ID, err)

@@ -57,7 +57,7 @@ const (
 	ExitTerminated  = 143
 )
 
-// Main runs the command over a host and returns its exit code. Standard output has results only.
+// Main runs the command over a host and returns its exit code. It writes only results to standard output.
 func Main(cfg *host.Config, opt *Options) int {
 	a := newApp(cfg, opt)
 	defer signals.IgnorePipe()()
@@ -167,7 +167,7 @@ func (a *app) host() *host.Host {
 	return a.opened
 }
 
-// chosen returns what the flags, the variables and the configuration say.
+// chosen returns the settings from the flags, the variables and the configuration.
 func (a *app) chosen() host.Settings {
 	userModel := ""
 	if m := a.config().Setting("model"); m != nil {
@@ -197,7 +197,7 @@ func (a *app) told(text string) {
 	}
 }
 
-// run runs the command that the arguments name, and prints what went wrong.
+// run runs the command that the arguments name, and prints its error.
 func (a *app) run(ctx context.Context) (code int) {
 	if a.wrong != nil {
 		return a.fail(a.wrong)
@@ -240,7 +240,7 @@ func (a *app) looking(ctx context.Context) (*superstep.Engine, error) {
 	return a.engine(ctx, "", &host.EngineOptions{Look: true})
 }
 
-// kept reports whether runs are still there once the command has ended.
+// kept reports whether runs outlive the command.
 func (a *app) kept() bool {
 	return a.host().Kept() && !demo.Running(a.cfg.Env)
 }

@@ -24,8 +24,7 @@ func (a *app) config() *host.Configuration {
 	return a.configuration
 }
 
-// configurable returns the flags that a configuration may set: those of every command, and of
-// those that execute runs.
+// configurable returns the flags that a configuration may set: the global flags, and the flags of commands that execute runs.
 func configurable(a *app) *pflag.FlagSet {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	b := &app{opt: a.opt, cfg: a.cfg}

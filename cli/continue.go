@@ -32,7 +32,7 @@ func addContinue(a *app, cmd *cobra.Command, ref *string) {
 	})
 }
 
-// isRef is what a first word is like that names a run, and is no message; -- before it makes it one.
+// isRef matches a first word that names a run and is not a message. After --, it is a message.
 var isRef = regexp.MustCompile(`^(@last|@-[0-9]+|[0-9a-f]{8})$`)
 
 // continueRun sends a message to a run: the words of the command line, of which the first may name the run.
@@ -166,7 +166,7 @@ func continues(a *app, id string) string {
 	return a.hint("run", "agent", "--continue="+id, `"MESSAGE"`)
 }
 
-// lastAnswer returns what the agent of a conversation said last, as the output of a run.
+// lastAnswer returns the last answer of the agent of a conversation, in the form of a run's output.
 func lastAnswer(r *transcript.Run) json.RawMessage {
 	if len(r.Agents) == 0 {
 		return nil

@@ -45,7 +45,7 @@ temporary folder that is removed at the end, and writes nowhere else.`,
 	return cmd
 }
 
-// sayNext prints what to type after the demo, which has kept its folder unless dir is "".
+// sayNext prints the commands to try after the demo. The demo has kept its folder unless dir is "".
 func sayNext(a *app, dir string) {
 	n, say := strings.TrimSpace(a.hint()), func(text string) { fmt.Fprintln(a.err, a.tty.Wrap(text)) }
 	if dir != "" {

@@ -14,9 +14,8 @@ import (
 // mostDenied is the largest number of denied calls that are named.
 const mostDenied = 3
 
-// withoutLeave returns which calls of a finished run were denied without a decision by a user, and
-// how to allow them, or else which step was denied what it needed. It returns nil if there are
-// none.
+// withoutLeave returns an error that lists the calls of a finished run that were denied without asking a user, and how to allow them, or else the step
+// whose required call was denied. It returns nil if there are none.
 func withoutLeave(run *transcript.Run, id string) *Error {
 	var calls, rules []string
 	for _, d := range run.Denied {
@@ -61,8 +60,8 @@ func withoutLeave(run *transcript.Run, id string) *Error {
 	}
 }
 
-// deniedStep returns the error of a run in which a step failed because a rule or a person denied its call, or --on-ask its question. It
-// returns nil if there is no such step.
+// deniedStep returns the error of a run in which a step failed because a rule or a user denied its call, or --on-ask denied its question. It returns nil
+// if there is no such step.
 func deniedStep(run *transcript.Run, id string) *Error {
 	failed := func(path string) bool {
 		t := run.Task(path)

@@ -14,16 +14,16 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// addDetach adds the flag by which the run executes in a process of its own.
+// addDetach adds the flag that executes the run in a separate process.
 func (r *running) addDetach(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&r.detach, detach.Flag, false, "execute the run in a process of its own, which goes on when this terminal is closed; print its ID")
+	f.BoolVar(&r.detach, detach.Flag, false, "execute the run in a separate process that outlives this terminal; print its ID")
 	f.StringVar(&r.detached, detach.Hidden, "", "")
 	f.Lookup(detach.Hidden).Hidden = true
 	acts(cmd, detach.Flag, detach.Hidden)
 }
 
-// startDetached starts this command again in a process of its own, and prints which run it executes.
+// startDetached starts this command again in a separate process, and prints the ID of its run.
 func (a *app) startDetached(ctx context.Context, r *running) error {
 	if !a.kept() {
 		return usage("--detach: this store keeps no runs, so nothing could follow the run; choose another store")
@@ -56,7 +56,7 @@ func (a *app) startDetached(ctx context.Context, r *running) error {
 	return a.print(p, p.Run+"\n")
 }
 
-// waitForOthers leaves a question open until the run ends: whoever answers does so from another process.
+// waitForOthers leaves a question open until the run ends: the answer comes from another process.
 func waitForOthers(ctx context.Context, _ runlog.Question) (*runlog.Answer, bool) {
 	<-ctx.Done()
 	return nil, false

@@ -19,8 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// An Error decides what the command says and exits with. The hooks of Options may
-// return one, and so may the nodes of a workflow.
+// An Error sets the message and the exit code of the command. The hooks of Options may return one, and so may the nodes of a workflow.
 type Error struct {
 	Exit    int      // one of the Exit constants
 	Code    string   // a stable word for programs

@@ -87,7 +87,7 @@ func executeRun(ctx context.Context, a *app, j *job) error {
 	return finishRun(a, s, stream, endingOf(ctx, s, &out))
 }
 
-// stopped is err, or what stopped the command if that is why.
+// stopped returns err, or the cause that stopped the command if err is a result of it.
 func stopped(ctx context.Context, err error) error {
 	if sig, ok := errors.AsType[*signals.Error](context.Cause(ctx)); ok {
 		return &Error{Exit: sig.Exit(), Code: "interrupted", Message: sig.Error(), Err: err}
@@ -95,7 +95,7 @@ func stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// ending is how a run ended, for people and programs.
+// ending describes how a run ended, for users and programs.
 type ending struct {
 	run      *transcript.Run
 	id       string

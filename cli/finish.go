@@ -174,7 +174,7 @@ func summarize(a *app, s *tui.Session, e *ending) {
 	nextSteps(a, e)
 }
 
-// nextSteps prints what to type next.
+// nextSteps prints the commands to type next.
 func nextSteps(a *app, e *ending) {
 	if !a.kept() {
 		return

@@ -132,8 +132,7 @@ func forkToRecipe(ctx context.Context, a *app, ref string, f *forking, r *runnin
 	return runFork(ctx, a, fork, f.noRun, r, ans, &superstep.ResumeOptions{})
 }
 
-// inheritSettings takes the model that a run began with, and adds the run's rules to those of the
-// flags.
+// inheritSettings sets the model to the one that a run began with, and adds the run's rules to the flags' rules.
 func inheritSettings(ctx context.Context, a *app, id string) error {
 	was := a.host().Pinned(ctx, id).Setting
 	a.set.model = was.Model

@@ -22,7 +22,7 @@ A folder without documents gets one to quote. Nothing that is there already is c
 	}
 }
 
-// initFolder writes what a folder needs to begin with.
+// initFolder creates the initial files of a folder.
 func initFolder(a *app) error {
 	here, err := filepath.Abs(".")
 	if err != nil {

@@ -94,7 +94,7 @@ If nobody executes the run, the agent reads it when the run is resumed.`,
 	return cmd
 }
 
-// later says how a run goes on that nobody executes, "" for another.
+// later describes how a run that no process executes can be resumed, "" for other runs.
 func later(a *app, info *runlog.Info) string {
 	if info.Status == runlog.Running || info.Status.Ended() {
 		return ""

@@ -59,7 +59,7 @@ func (o *output) failed() error {
 // line writes text from an untrusted source, with dangerous characters made harmless.
 func (o *output) line(s string) { fmt.Fprintln(o, transcript.Clean(s)) }
 
-// json writes a value, over several lines if it is for people too.
+// json writes a value, indented over several lines if users read it too.
 func (o *output) json(v any, indent bool) error {
 	b, err := encode(v, indent)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// leave holds the flags on what agents may do.
+// leave holds the permission flags.
 type leave struct {
 	allow, ask   arguments.List
 	deny         arguments.List

@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// findWorkflow returns the workflow of a name, or an error that tells why it cannot be used.
+// findWorkflow returns the workflow of a name, or an error if it cannot be used.
 func findWorkflow(a *app, name string) (*workflow.Workflow, error) {
 	w, err := a.host().Find(name)
 	var unknown *host.UnknownError
@@ -37,8 +37,7 @@ func findWorkflow(a *app, name string) (*workflow.Workflow, error) {
 	return nil, out
 }
 
-// chooseWorkflow returns the workflow that is about to run, by its name or the path of a recipe, and asks about
-// one of the project that nobody has trusted.
+// chooseWorkflow returns the workflow to run, by its name or the path of a recipe. It asks before using an untrusted one of the project.
 func chooseWorkflow(a *app, word string) (*workflow.Workflow, error) {
 	loadWorkflows(a)
 	if a.host().IsFile(word) {

@@ -305,7 +305,7 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	return usage(fmt.Sprintf("unknown flag --%s; `%s --help` lists the flags", name, cmd.CommandPath()))
 }
 
-// wanted returns what kind of value a flag expects, for an error about another value.
+// wanted describes the values that a flag accepts, for an error about an invalid one.
 func wanted(f *pflag.Flag, got string, err error) string {
 	var want string
 	switch f.Value.Type() {

@@ -134,7 +134,7 @@ func (r *running) budget() *runlog.Budget {
 	return &b
 }
 
-// raised returns the flag that raises the limit a run has met.
+// raised returns the flag that raises the limit that a run has reached.
 func raised(e *runlog.BudgetError) []string {
 	n := e.Enough()
 	switch e.What {

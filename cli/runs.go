@@ -194,8 +194,7 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 	return nil
 }
 
-// why returns what the listing adds to the status: the reason of a pause, and that a run was
-// imported.
+// why returns the listing's addition to the status: the reason of a pause, and whether a run was imported.
 func why(r *host.RunItem) string {
 	var words []string
 	if r.Status == host.Waiting && r.Reason != host.ReasonMessage {
@@ -250,7 +249,7 @@ func runsWatch(a *app) *cobra.Command {
 	return cmd
 }
 
-// watchRun follows a run until no process executes it. The exit code is that of the run.
+// watchRun follows a run until no process executes it, and exits with the code of the run.
 func watchRun(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info, since uint64, streamText bool) error {
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()

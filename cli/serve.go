@@ -69,7 +69,7 @@ func serveTools(ctx context.Context, a *app, addr string) error {
 	return serveHTTP(ctx, a, addr, session.Tools(), opt)
 }
 
-// gateOf refuses what no rule allows.
+// gateOf returns a gate that denies every call that no rule allows.
 func gateOf(tools *tool.Set) func(context.Context, *tool.Tool, *tool.Call) error {
 	return func(_ context.Context, t *tool.Tool, c *tool.Call) error {
 		if v := tools.Guard().Gate.Check(t, c); v.Decision != tool.Allow {

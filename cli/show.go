@@ -157,7 +157,7 @@ func costOf(c *transcript.Cost, agents int) string {
 	return ", " + c.String()
 }
 
-// openQuestions returns those that still take an answer.
+// openQuestions returns the questions that can still be answered.
 func openQuestions(info *runlog.Info, r *transcript.Run) []tui.Question {
 	if info.Status == runlog.Cancelled {
 		return nil
@@ -165,7 +165,7 @@ func openQuestions(info *runlog.Info, r *transcript.Run) []tui.Question {
 	return tui.Questions(r.Open())
 }
 
-// refuser returns who or what denied a call.
+// refuser names the user or rule that denied a call.
 func refuser(d *transcript.Denial) string {
 	switch d.By {
 	case "":

@@ -2,7 +2,7 @@ package cli
 
 import "fmt"
 
-// storeOrigin returns where the name of the store comes from.
+// storeOrigin names the source of the store URL: a flag, a variable or the configuration.
 func storeOrigin(a *app) string {
 	if a.cfg.Env("SUPERSTEP_STORE") == a.set.store {
 		return "SUPERSTEP_STORE"

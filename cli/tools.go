@@ -104,7 +104,7 @@ type finding struct {
 	Text  string `json:"text"`
 }
 
-// printReports returns what a validator found. Errors end with exit code 1.
+// printReports prints the findings of a validator. If there are errors, the exit code is 1.
 func printReports(a *app, reports []host.Report, what string) error {
 	n, wrong, odd := 0, 0, 0
 	out := []reportJSON{}
@@ -139,7 +139,7 @@ func printReports(a *app, reports []host.Report, what string) error {
 	return nil
 }
 
-// permissionsCommand shows and takes back what agents may do.
+// permissionsCommand creates the command that lists and removes permission rules.
 func permissionsCommand(a *app) *cobra.Command {
 	n := a.cfg.Name
 	cmd := &cobra.Command{

@@ -83,7 +83,7 @@ func called(d *host.Decision) string {
 	return fmt.Sprintf("%s %s (%s)", d.Kind, transcript.Line(d.Called()), transcript.Line(d.Path))
 }
 
-// decideItems shows what is not trusted and asks about it.
+// decideItems shows the untrusted items and asks whether to trust them.
 func decideItems(a *app, names []string, yes bool) error {
 	h := a.here()
 	if len(names) == 0 {

@@ -250,10 +250,9 @@ func (g *Graph[S, U]) BranchVisit(from string, choose func(s S, visit int) strin
 	g.routes = append(g.routes, route[S]{from: from, branch: choose, to: to})
 }
 
-// Fan adds a fan-out: after from has run, split may send any number of messages to the nodes in to.
-// It sees the state with the update of from folded in, and must be a pure function. Each Send to
-// one node has a Key of its own. Sending nothing fails the node, unless End is among the targets:
-// the run then continues with whatever else is active.
+// Fan adds a fan-out: after from has run, split may send any number of messages to the nodes in to. It sees the state with the update of from folded in,
+// and must be a pure function. Sends to the same node must have different Keys. Sending nothing fails the node, unless End is among the targets: the run
+// then continues with whatever else is active.
 func (g *Graph[S, U]) Fan(from string, split func(S) []Send, to ...string) {
 	g.routes = append(g.routes, route[S]{from: from, fan: split, to: to})
 }

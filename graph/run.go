@@ -76,8 +76,7 @@ type Nested interface {
 	// Settle checks inputs, a JSON object, and returns the inputs to run with. It is called once
 	// per task, however often the task is run again.
 	Settle(inputs json.RawMessage) (json.RawMessage, error)
-	// RunNested runs it with settled inputs and gives its output. The options are those
-	// of [Task.Nested].
+	// RunNested runs the workflow with settled inputs and returns its output. The options come from [Task.Nested].
 	RunNested(ctx context.Context, inputs json.RawMessage, opt *RunOptions) (json.RawMessage, error)
 }
 
@@ -361,7 +360,7 @@ func (n *node[S, U]) run(ctx context.Context, task *Task, s S) (U, error) {
 	return n.Run(ctx, task, s)
 }
 
-// finish checks what a node has made, and adds what follows from it.
+// finish checks the result of a node, and adds the resulting sends and updates.
 func (x *execution[S, U]) finish(n *node[S, U], task *Task, visit int, s S, r *pregel.Result[U, message]) error {
 	f := x.flow
 	if err := x.clean(&r.Update); err != nil {
@@ -581,8 +580,8 @@ type standIn[U any] struct {
 	encoded json.RawMessage
 }
 
-// instead returns the update that replaces that of a failed node, nil for none, and the state after
-// it. It is checked like any other update of the node.
+// instead returns the update that replaces the update of a failed node, or nil if there is none, and the state after it. The new update is checked like
+// any other update of the node.
 func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, why error) (stand *standIn[U], after S, err error) {
 	if n.Instead == nil {
 		return nil, s, nil
@@ -680,7 +679,7 @@ func directed(d *Send, from string, to int) (pregel.Send[message], error) {
 	return send, nil
 }
 
-// directed returns messages for what a task has sent itself. Messages to the end are dropped.
+// directed converts the sends of a task into messages. Messages to the end are dropped.
 func (n *node[S, U]) directed(sends []Send) ([]pregel.Send[message], error) {
 	out := make([]pregel.Send[message], 0, len(sends))
 	for i := range sends {

@@ -41,7 +41,7 @@ type TaskEvent struct {
 	Error string // of an attempt that failed, or a task that was skipped
 }
 
-// Tasks returns the steps in the lives of tasks among the records of a run.
+// Tasks yields the changes of the states of tasks, such as their start and end, among the records of a run.
 func Tasks(records iter.Seq2[runlog.Record, error]) iter.Seq2[TaskEvent, error] {
 	return readings(records, func(r *runlog.Record) (TaskEvent, bool, error) {
 		e := TaskEvent{Path: r.Path}

@@ -72,7 +72,7 @@ func texts(rules []permit.Rule) []string {
 // errReplay is the error of anything that a replay must not do.
 var errReplay = errors.New("a replay does nothing")
 
-// leads returns the workflow "agent" what it needs of a host.
+// leads returns the options of the workflow "agent" that come from a host.
 type leads struct{ *Host }
 
 // project returns the project of a run and its agent, which is prepared but not started.

@@ -31,9 +31,8 @@ type Distilled struct {
 	Text  string          `json:"text"`
 }
 
-// Distil creates a recipe from a run and proves it against the recording. A proven recipe is stored
-// where its name finds it, and is trusted. An unproven one, or one of an imported run, becomes a
-// draft. Errors are those of distil.Distil, an *ExistsError, a *RecipeError or an *Error.
+// Distil creates a recipe from a run and proves it against the recording. A proven recipe is trusted, and stored so that it can be run by name. An
+// unproven recipe, or a recipe from an imported run, becomes a draft. Errors are those of distil.Distil, an *ExistsError, a *RecipeError or an *Error.
 func (h *Host) Distil(ctx context.Context, id string, opt DistilOptions) (*Distilled, error) {
 	if opt.Name != "" && distil.Slug(opt.Name, 64) != opt.Name {
 		return nil, mistake(fmt.Sprintf("--name: %q is no name of a recipe; %s", opt.Name, namesOfRecipes))

@@ -20,8 +20,7 @@ func (h *Host) CacheDir() string {
 	return h.folder(h.cfg.Env("SUPERSTEP_CACHE_DIR"), "XDG_CACHE_HOME", xdg.CacheHome)
 }
 
-// ConfigDir returns the user's own folder for what they configure, whatever SUPERSTEP_CONFIG says: the folder of that file may
-// be one that others write to.
+// ConfigDir returns the user's own configuration folder, regardless of SUPERSTEP_CONFIG: other users may have write access to the folder of that file.
 func (h *Host) ConfigDir() string { return h.folder("", "XDG_CONFIG_HOME", xdg.ConfigHome) }
 
 // Home returns the user's home, "" for none.
@@ -55,8 +54,8 @@ func (h *Host) RunDir(id string) string {
 	return filepath.Join(dir, "runs", id)
 }
 
-// sockets returns where other processes of this user can follow a run while it executes: the user's folder for such things, or
-// else one in the data folder. Both are tried, for two processes may differ in their environments.
+// sockets returns the paths at which other processes of this user can follow an executing run: in the user's runtime folder, or else in the data folder.
+// Both are tried, for two processes may differ in their environments.
 func (h *Host) sockets(id string) (paths []string) {
 	p, err := h.Place()
 	if err != nil || p.Kind == "memory" || runtime.GOOS == "windows" {
@@ -133,8 +132,7 @@ func (h *Host) results(run string) string {
 	return filepath.Join(h.RunDir(run), "results")
 }
 
-// private returns the files and folders that no command of a run sees: those of the store, and the
-// user's own.
+// private returns the files and folders that are hidden from all commands of a run: the store, and the user's configuration.
 func (h *Host) private() []string {
 	out := []string{h.DataDir(), h.ConfigDir()}
 	if p, err := h.Place(); err == nil && p.Path != "" {

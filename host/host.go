@@ -51,7 +51,7 @@ type Config struct {
 	Settings
 }
 
-// Settings are what a person chooses: by flags, variables or their configuration. The zero value chooses nothing.
+// Settings are the user's choices by flags, variables or configuration. The zero value chooses nothing.
 type Settings struct {
 	DataDir  string // where runs are kept; defaults to superstep in the user's data folder
 	Store    string // as runlog.ParsePlace reads it; defaults to a file in the data folder
@@ -183,7 +183,7 @@ func (h *Host) Refresh() {
 	h.own.mu.Unlock()
 }
 
-// Counts returns how often the host, and those that share with it, did something that takes time.
+// Counts returns how often the host, and the hosts that share with it, performed expensive operations.
 func (h *Host) Counts() Counts {
 	c := Counts{Opened: h.all.opened.Load(), Compiled: h.all.compiled.Load(), Stores: h.all.stores.Load(), Walks: map[string]int{}}
 	h.all.mu.Lock()

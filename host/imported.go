@@ -51,7 +51,7 @@ func (h *Host) trustsRun(im *runlog.Imported) (bool, error) {
 	return err == nil && states[0].State == trust.Trusted, err
 }
 
-// TrustRun has the user trust what an imported run would execute, or takes that back.
+// TrustRun records that the user trusts the definitions that an imported run would execute, or revokes that.
 func (h *Host) TrustRun(o *Origin, yes bool) error {
 	s, err := h.trustStore()
 	switch {
@@ -64,7 +64,7 @@ func (h *Host) TrustRun(o *Origin, yes bool) error {
 	return err
 }
 
-// A KeptRecipe is the text of a recipe as a run keeps it.
+// A KeptRecipe is the text of a recipe that a run has recorded.
 type KeptRecipe struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
@@ -128,7 +128,7 @@ func differs(path, text string) bool {
 	return err == nil && string(now) != text // else it was moved, or typed elsewhere
 }
 
-// Claims are what an imported run would execute, and what its file claims.
+// Claims lists the definitions that an imported run would execute, and the claims of its file.
 type Claims struct {
 	Run      string `json:"run"`
 	Workflow string `json:"workflow"`

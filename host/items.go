@@ -20,7 +20,7 @@ const (
 	Workflows = "workflows"
 )
 
-// An Item is something there is: an agent, a skill, a tool, an MCP server or a workflow. What Show returns has all of it.
+// An Item is something there is: an agent, a skill, a tool, an MCP server or a workflow. Items that Show returns have all fields set.
 type Item struct {
 	catalog.Item
 	Inputs     []workflow.Input `json:"inputs,omitempty"`
@@ -37,7 +37,7 @@ type Item struct {
 	file *catalog.RecipeFile // of a recipe
 }
 
-// Problems returns what is wrong with the project's own configuration, of which nothing is used then.
+// Problems returns the mistakes in the project's own configuration. If there are any, none of that configuration is used.
 func (h *Host) Problems() (recipe.Problems, error) {
 	p, err := h.project()
 	if err != nil {
@@ -46,7 +46,7 @@ func (h *Host) Problems() (recipe.Problems, error) {
 	return problemsOf("settings", p.settings.problems), nil
 }
 
-// problemsOf returns those of a kind.
+// problemsOf returns the problems of one kind.
 func problemsOf(kind string, list []catalog.Problem) recipe.Problems {
 	var out recipe.Problems
 	for _, x := range list {
@@ -144,7 +144,7 @@ func (h *Host) recipeItem(e *catalog.RecipeFile, listed catalog.Item) Item {
 	return i
 }
 
-// Sketch returns a workflow that has the inputs of a recipe and does nothing; nil for what is no recipe that can be used.
+// Sketch returns a workflow with the inputs of a recipe that does nothing, or nil if there is no such usable recipe.
 func (i *Item) Sketch() *workflow.Workflow {
 	if i.file == nil || i.file.Recipe == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
-// A Report is what is wrong with a file, or with the files of a folder.
+// A Report lists the problems of a file, or of the files in a folder.
 type Report struct {
 	Path     string
 	Name     string // of a recipe

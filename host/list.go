@@ -50,7 +50,7 @@ func (p *project) tools() []catalog.Item {
 	return append(p.builtinEntries(), p.Catalog.Tools(func(f script.Found) []script.Problem { return script.Check(f, p.scriptOptions(nil)) })...)
 }
 
-// builtinEntries returns the tools that come with this program, those that are off too.
+// builtinEntries returns the built-in tools, including disabled ones.
 func (p *project) builtinEntries() []catalog.Item {
 	described := map[string]string{
 		"task":             "Has another agent do something, and gives its result",

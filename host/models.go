@@ -21,7 +21,7 @@ const Offline = offline.Name
 // agent's, which records it, so that it is not begun anew after a crash.
 const shortWait = 3 * time.Second
 
-// loaded is what the user configured of models.
+// loaded holds the user's configuration of models.
 type loaded struct {
 	own   []providers.Provider
 	table *prices.Table
@@ -104,11 +104,10 @@ func (h *Host) model(name string, wait time.Duration) (model.Model, error) {
 	return m, explain(err)
 }
 
-// errNoModel says that nobody named or configured a model.
+// errNoModel reports that no model was named or configured.
 var errNoModel = errors.New("no model is configured")
 
-// agentModel returns the model of a name for an agent that people talk to. Such a one needs a model that can
-// reason, so the offline model is none.
+// agentModel returns the model with a name for an agent that talks to users. Such an agent needs a language model, so the offline model is refused.
 func (h *Host) agentModel(name string) (model.Model, error) {
 	m, err := h.stepModel(name)
 	if err == nil && m.Name() == offline.Name {
@@ -141,7 +140,7 @@ func (h *Host) stepModel(name string) (model.Model, error) {
 	return h.model(name, shortWait)
 }
 
-// resolve returns the model that a name in a definition stands for, with a model to fall back to, and what to say about it.
+// resolve returns the model that a name in a definition stands for, a fallback model, and a note for the user.
 func (h *Host) resolve(name, fallback string) (resolved, note string, err error) {
 	p, err := h.providers(shortWait)
 	if err != nil {
@@ -186,7 +185,7 @@ func (h *Host) embedder() providers.Embed {
 	}
 }
 
-// searcher returns what searches the web, nil for nothing.
+// searcher returns the configured web search service, or nil if there is none.
 func (h *Host) searcher() (builtin.Searcher, error) {
 	env := h.cfg.Env
 	switch {
@@ -200,7 +199,7 @@ func (h *Host) searcher() (builtin.Searcher, error) {
 	return nil, nil
 }
 
-// ModelList is what there is to choose from.
+// ModelList lists the available models.
 type ModelList struct {
 	Use       ModelChoice     `json:"use"`
 	Providers []ModelProvider `json:"providers"`
@@ -226,7 +225,7 @@ type ModelProvider struct {
 	Models     []ModelInfo `json:"models,omitempty"`
 }
 
-// ModelInfo is what is known of a model.
+// ModelInfo describes a model.
 type ModelInfo struct {
 	Name     string      `json:"name"`
 	Price    *ModelPrice `json:"price,omitempty"`  // nil if it is not known
@@ -253,8 +252,8 @@ type ModelPrices struct {
 	Warning string   `json:"warning,omitempty"`
 }
 
-// OpenModel returns the model of a name, or for "" the one that would be used, and what is known of it. It asks nobody. Of a
-// model that lacks only a key or the like, it returns what is known beside the error.
+// OpenModel returns the model with a name, or for "" the default model, and its description. It sends no requests. If the model only lacks a key or the
+// like, it returns the description together with the error.
 func (h *Host) OpenModel(name string) (model.Model, *ModelInfo, error) {
 	p, err := h.providers(0)
 	if err != nil {
@@ -322,8 +321,7 @@ func pricesInfo(t *prices.Table, path string) ModelPrices {
 	return out
 }
 
-// UpdatePrices installs the prices in a file as the user's. Force takes those that are older than
-// what holds.
+// UpdatePrices installs the prices in a file as the user's. Force accepts prices that are older than the current ones.
 func (h *Host) UpdatePrices(file string, force bool) (*ModelPrices, error) {
 	t, path, err := prices.Install(h.ConfigDir(), file, force)
 	var wrong *prices.Error

@@ -79,7 +79,7 @@ func fingerprint(texts ...string) string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// needs are what a session is started for: agents and tools of steps, by name.
+// needs names the agents and tools of the steps for which a session is started.
 type needs struct{ agents, tools []string }
 
 // usage is what needs come to: the agents with those that they may start, and tools.
@@ -103,7 +103,7 @@ func (p *project) usage(n *needs) *usage {
 	return u
 }
 
-// withSubagents returns an agent and those that it may start.
+// withSubagents returns an agent and the sub-agents that it may start.
 func (p *project) withSubagents(d *definition.Definition) []*definition.Definition {
 	agents := []*definition.Definition{d}
 	if d.Kind != definition.Simple && (d.MayUse("task") || d.MayUse("task_batch")) {

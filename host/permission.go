@@ -250,7 +250,7 @@ func (p *project) changeGrants(change func([]grant) []grant) error {
 	return maybe.WriteFile(p.grantsFile(), append(b, '\n'), 0o600)
 }
 
-// Rules returns those that hold in the folder of the host, in the order of their layers.
+// Rules returns the rules in effect in the folder of the host, in the order of their layers.
 func (h *Host) Rules() ([]permit.Rule, error) {
 	p, err := h.project()
 	if err != nil {

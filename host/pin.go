@@ -57,7 +57,7 @@ func pinItem(server string, now *mcp.Offer) trust.Item {
 // of that name.
 const instructions = "(instructions)"
 
-// pinned is what is kept of a tool, in lines that can be compared.
+// pinned returns the recorded description of a tool, in lines that can be compared.
 type pinned struct {
 	Description []string `json:"description"`
 	Input       any      `json:"input,omitempty"`

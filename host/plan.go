@@ -20,7 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// A Plan is what a run would do, as far as that is known before it does anything.
+// A Plan describes the expected steps, cost and requests of a run, as far as they are known before it starts.
 type Plan struct {
 	Workflow string      `json:"workflow"`
 	File     string      `json:"file,omitempty"`
@@ -72,7 +72,7 @@ func (n *PlanNeed) String() string {
 	return s + " (asks, and without a terminal is denied)"
 }
 
-// need returns what the rules say of the call of a step, nil if it simply happens.
+// need returns the rules' decision on the call of a step, or nil if the call is allowed.
 func (h *Host) need(s *recipe.Step, inputs map[string]any) *PlanNeed {
 	n := &PlanNeed{Step: s.ID, Tool: s.Tool.Name}
 	args := json.RawMessage("{}")
@@ -104,7 +104,7 @@ func (h *Host) need(s *recipe.Step, inputs map[string]any) *PlanNeed {
 	return n
 }
 
-// A PlanBudget is what a run may use at most.
+// A PlanBudget holds the limits of a run.
 type PlanBudget struct {
 	Tokens int64   `json:"tokens,omitempty"`
 	Cost   float64 `json:"cost,omitempty"`
@@ -114,14 +114,14 @@ type PlanBudget struct {
 	Time   string  `json:"time,omitempty"`
 }
 
-// PlanOptions are what is said with a run that is planned. Nil says nothing.
+// PlanOptions are the options of a planned run. Nil means the defaults.
 type PlanOptions struct {
 	Inputs json.RawMessage
 	Model  string // of all agents, "" for those that they have
 	Budget *runlog.Budget
 }
 
-// Plan returns what a run of a workflow would do. It calls no model, starts nothing and records no run.
+// Plan returns the plan of a run of a workflow. It calls no model, starts nothing and records no run.
 func (h *Host) Plan(w *workflow.Workflow, opt *PlanOptions) (*Plan, error) {
 	if opt == nil {
 		opt = &PlanOptions{}
@@ -193,7 +193,7 @@ func (h *Host) modelOf(r *recipe.Recipe, s *recipe.Step, given string) string {
 	return h.asked(r, s, given) // it cannot be opened, but perhaps it is named
 }
 
-// inputValues returns the inputs of a run by name, with the defaults of those that are not given.
+// inputValues returns the inputs of a run by name, with defaults for missing ones.
 func inputValues(r *recipe.Recipe, inputs json.RawMessage) map[string]any {
 	out := map[string]any{}
 	var raw map[string]json.RawMessage
@@ -273,8 +273,7 @@ func (c *counting) items(s *recipe.Step) int64 {
 	return 1
 }
 
-// longest returns how long the list can be at most that a reference stands for: as the schema of a
-// step's output says, or as many items as a foreach has.
+// longest returns the maximum length of the list behind a reference: from the schema of a step's output, or from the number of items of a foreach.
 func (c *counting) longest(ref recipe.Ref) (int64, bool) {
 	path := ref.Path()
 	if len(path) < 3 || path[0] != "steps" || path[2] != "output" {
@@ -389,7 +388,7 @@ func (h *Host) planLead(w *workflow.Workflow, inputs json.RawMessage, model stri
 	return x
 }
 
-// limit applies what the recipe and the flags allow at most.
+// limit applies the limits of the recipe and the flags.
 func (h *Host) limit(out *Plan, w *workflow.Workflow, given *runlog.Budget) {
 	var b runlog.Budget
 	if w.Budget != nil {
@@ -413,7 +412,7 @@ func (h *Host) limit(out *Plan, w *workflow.Workflow, given *runlog.Budget) {
 	}
 }
 
-// price computes what a run costs at most, where that can be known.
+// price computes the maximum cost of a run, where it can be known.
 func (h *Host) price(out *Plan) {
 	bound := func(dollars float64, why string) { out.Cost, out.CostWhy = &dollars, why }
 	budget := out.Budget

@@ -40,7 +40,7 @@ func (h *Host) projectIn(dir string) (*project, error) {
 	return h.projectAt(dir, h.cfg.Rules, h.headless(h.cfg.OnAsk), h.agentModel)
 }
 
-// projectAt returns the project of a folder for a run with these rules and models. The folder is read if it was not.
+// projectAt returns the project of a folder for a run with these rules and models. It reads the folder on the first call.
 func (h *Host) projectAt(dir string, rules []permit.Rule, headless bool, models func(string) (model.Model, error)) (*project, error) {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
@@ -107,7 +107,7 @@ func (h *Host) readProject(dir string) (*project, error) {
 	return p, err
 }
 
-// headless reports whether no user can be asked, by what was said with a run.
+// headless reports whether the options of a run exclude asking a user.
 func (h *Host) headless(said string) bool {
 	return said != "wait" && (h.cfg.Headless || said == "deny" || said == "fail")
 }

@@ -61,7 +61,7 @@ func (c *Resources) close() error {
 	return errors.Join(errs...)
 }
 
-// session returns what runs for an agent or a tool. The caller holds mu.
+// session returns the session that an agent or a tool needs. The caller holds mu.
 func (c *Resources) session(agent, tool string) (s *Session, err error) {
 	key := agent + "\n" + tool
 	if s := c.sessions[key]; s != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
-// EngineOptions are what is said of runs with a call. Nil means the defaults.
+// EngineOptions are the options of the runs of one call. Nil means the defaults.
 type EngineOptions struct {
 	// Look is for looking at runs only: the engine has no workflows, and a store that is not there is not made.
 	Look             bool

@@ -24,7 +24,7 @@ const (
 	Damaged runlog.Status = "damaged" // its log cannot be read from its beginning
 )
 
-// ReasonMessage is the Reason of a run that needs nobody: it waits for the next message of a conversation.
+// ReasonMessage is the Reason of a run that waits for the next message of a conversation and needs no user's action.
 const ReasonMessage = "message"
 
 // A RunItem is a run in a listing.
@@ -159,8 +159,7 @@ func (h *Host) Transcript(ctx context.Context, info *runlog.Info) (*transcript.R
 	return run, nil
 }
 
-// UpdateFolder brings the folder of a run up to date that nobody runs, such as one whose process was killed, and returns it, ""
-// if the run has none.
+// UpdateFolder updates the folder of a run that no process executes, for example after a crash. It returns the folder, or "" if the run has none.
 func (h *Host) UpdateFolder(ctx context.Context, info *runlog.Info) (dir string, err error) {
 	dir, opt := h.Folder(info.ID)
 	if _, sealed := seal.Sealed(*info); dir == "" || sealed {

@@ -101,7 +101,7 @@ func (r *reader) folders(f frontmatter.Field) []string {
 	return out
 }
 
-// sandboxed returns what the user says about the sandbox.
+// sandboxed returns the user's settings of the sandbox.
 func (p *project) sandboxed() sandboxSettings {
 	if p.settings.user == nil {
 		return sandboxSettings{}
@@ -178,7 +178,7 @@ func (p *project) startsCommands() bool {
 	return len(p.Scripts()) > 0 || slices.ContainsFunc(p.Servers(), func(s *mcp.Server) bool { return s.Transport == mcp.Stdio })
 }
 
-// confinement returns what a sandbox means for rules.
+// confinement describes a sandbox to the permission rules.
 func confinement(s *sandbox.Sandbox, set sandboxSettings) permit.Confinement {
 	switch {
 	case set.mode == sandboxOff:
@@ -189,7 +189,7 @@ func confinement(s *sandbox.Sandbox, set sandboxSettings) permit.Confinement {
 	return permit.Confined
 }
 
-// sandboxMode returns what bounds commands of the user, for people: "namespaces", "landlock (ABI 7)", "off" or "none" with the reason.
+// sandboxMode names the sandbox of the user's commands for display: "namespaces", "landlock (ABI 7)", "off" or "none" with the reason.
 func (h *Host) sandboxMode() (string, error) {
 	settings, err := readSettings("", h.ConfigDir())
 	if err != nil {

@@ -155,8 +155,7 @@ func (s *Session) Find(name string) ([]*tool.Tool, error) {
 	return nil, s.missing(name)
 }
 
-// Call calls a tool as an agent would. Who types a call allows what they would be asked about, and no more: what is denied is
-// an error.
+// Call calls a tool as an agent would. By typing the call, the user approves it if it needs approval; a denied call is an error.
 func (s *Session) Call(ctx context.Context, name string, args json.RawMessage) (*tool.Result, error) {
 	t, ok := s.tools.Get(name)
 	if !ok {
@@ -218,7 +217,7 @@ func (s *Session) unknown(name string) string {
 	return err.Error()
 }
 
-// scriptTools loads those that may be used. Why others cannot is told to whoever wants one.
+// scriptTools loads the usable tools in files. A request for any other tool returns the reason why it cannot be used.
 func (s *Session) scriptTools(ctx context.Context, use *usage) []*tool.Tool {
 	tools, problems := s.p.load(ctx, s.sandbox, use)
 	for _, x := range problems {
@@ -243,7 +242,7 @@ func (p *project) load(ctx context.Context, in *sandbox.Sandbox, use *usage) ([]
 	return script.LoadAll(ctx, found, p.scriptOptions(in))
 }
 
-// tellPassed reports what of the project is not used.
+// tellPassed reports the unused definitions of the project.
 func (p *project) tellPassed() {
 	var items []trust.Status
 	for _, s := range p.Items(trust.Config, trust.Tool, trust.MCP, trust.Agent, trust.Skill, trust.MCPTools) {
@@ -313,7 +312,7 @@ func (s *Session) connect(ctx context.Context, uses *usage) []*tool.Tool {
 	return tools
 }
 
-// policy returns the rules of the user and the project: what may happen unasked, and what never.
+// policy returns the permission rules of the user and the project.
 func (p *project) policy() (*permit.Policy, error) {
 	rules := map[permit.Layer][]permit.Rule{permit.Run: p.rules}
 	var unprotect []string
@@ -409,7 +408,7 @@ func (p *project) modelOf(d *definition.Definition, asked, usual string) (string
 	return name, nil
 }
 
-// subAgents returns those that a lead may give work to.
+// subAgents returns the sub-agents that a lead may start.
 func (s *Session) subAgents() []team.Info {
 	var out []team.Info
 	for _, d := range s.p.UsableAgents() {
@@ -420,7 +419,7 @@ func (s *Session) subAgents() []team.Info {
 	return out
 }
 
-// subAgent creates the agent of a name for somebody who delegates to it.
+// subAgent creates the agent with a name for a lead that delegates to it.
 func (s *Session) subAgent(name string) (*agent.Agent, error) {
 	d, err := s.p.Agent(name)
 	if err != nil {
@@ -515,7 +514,7 @@ func (s *Session) toolsOf(d *definition.Definition) (*tool.Set, error) {
 	return s.tools.Select(names...)
 }
 
-// once shows a notice, unless the session has given it before: an agent is made each time that it is wanted.
+// once shows a notice only once per session, because an agent is created anew each time it is requested.
 func (s *Session) once(text string) {
 	s.mu.Lock()
 	said := s.said[text]

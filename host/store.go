@@ -123,7 +123,7 @@ func (h *Host) openStore(ctx context.Context, look bool) error {
 	return nil
 }
 
-// writable sees to it that a directory is there and can be written.
+// writable creates a directory if needed, and checks that it can be written.
 func writable(dir string) error {
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
@@ -171,7 +171,7 @@ func (h *Host) storeKeys() (string, error) {
 	return "", nil
 }
 
-// Sealed reports whether the store that is open encrypts what is written to it.
+// Sealed reports whether the open store encrypts its data.
 func (h *Host) Sealed() bool {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()

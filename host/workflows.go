@@ -23,7 +23,7 @@ type book struct {
 	wrong   error // why there is no project, and so no recipes
 }
 
-// base returns the workflows that recipes may run: those of the program, and research.
+// base returns the workflows that recipes may run: the program's own, and research.
 func (h *Host) base() workflow.Set {
 	var out workflow.Set
 	for _, w := range h.cfg.Workflows {
@@ -123,7 +123,7 @@ func (h *Host) fileBundle(p *project) (*catalog.Bundle, error) {
 	return p.BundleOf(f.Recipe)
 }
 
-// recipe returns the recipe of a workflow, nil for one that is none.
+// recipe returns the recipe of a workflow, or nil if the workflow is not a recipe.
 func (b *book) recipe(name string) *catalog.RecipeFile {
 	if b.project == nil {
 		return nil
@@ -205,7 +205,7 @@ func (h *Host) Draw(i *Item) (*workflow.Workflow, error) {
 // IsRecipe reports whether the workflow of a name is a recipe that can be used.
 func (h *Host) IsRecipe(name string) bool { return h.bundle(name) != nil }
 
-// bundle returns the recipe of a workflow, with all that it uses; nil for one that is no recipe.
+// bundle returns the recipe of a workflow with everything that it uses, or nil if the workflow is not a recipe.
 func (h *Host) bundle(name string) *catalog.Bundle {
 	p := h.read().project
 	if p == nil {

@@ -20,8 +20,7 @@ type appending struct {
 	err    error
 }
 
-// New creates a record of this moment. Data is encoded as JSON, unless it is a
-// json.RawMessage, which is taken as it is; it may be nil.
+// New creates a record with the current time. Data may be nil; it is encoded as JSON, except a json.RawMessage, which is used unchanged.
 func (j *Journal) New(kind runlog.Kind, path string, data any) (runlog.Record, error) {
 	r := runlog.Record{Kind: kind, Path: path, Time: j.opt.Now().UTC()}
 	switch d := data.(type) {
@@ -38,10 +37,8 @@ func (j *Journal) New(kind runlog.Kind, path string, data any) (runlog.Record, e
 	return r, nil
 }
 
-// Append stores records durably, all or none, and shows them to followers. A status
-// other than "" becomes the run's in listings. Appends of several goroutines that wait
-// for each other share one, but not each other's fate: one whose ctx has ended or whose
-// records cannot be stored fails alone.
+// Append stores records durably, all or none, and shows them to followers. A status other than "" becomes the run's status in listings. Concurrent
+// appends are stored in one batch, but fail separately: an append whose ctx has ended or whose records cannot be stored does not affect the others.
 //
 // After an append that failed with ErrUnknown, or in which the store panicked, every append
 // returns ErrUnknown: close the journal and open it again, which reads what is stored.
@@ -66,16 +63,14 @@ func (j *Journal) Append(ctx context.Context, status runlog.Status, recs ...runl
 		group := j.queue
 		j.queue = nil
 		j.mu.Unlock()
-		// From here on it is not this caller's append alone, so its ctx does not end it.
+		// From here on the batch also holds appends of other callers, so this caller's ctx must not end it.
 		j.commit(context.WithoutCancel(ctx), group)
 	}
 	return a.err
 }
 
-// commit writes a group of appends, and those of a group that is refused one by one. Each
-// ends with ErrUnknown until its outcome is known, so also if something below panics: the
-// panic goes to the caller that writes, and the others must not take it for a success.
-// The caller holds append.
+// commit writes a group of appends. If the store refuses the group, it writes them one by one. The outcome of each append is ErrUnknown until the real
+// one is known: if the store panics, only the writing caller sees the panic, and the others must not take it for a success. The caller holds append.
 func (j *Journal) commit(ctx context.Context, group []*appending) {
 	for _, a := range group {
 		a.ended, a.err = true, errPanicked
@@ -90,11 +85,11 @@ func (j *Journal) commit(ctx context.Context, group []*appending) {
 	}
 }
 
-// errPanicked is the outcome of appends in which something panicked.
+// errPanicked is the outcome of appends during which the store panicked.
 var errPanicked = fmt.Errorf("%w: something panicked in it; open the run again", runlog.ErrUnknown)
 
-// write stores the records of a group durably in one batch. Unless the error wraps
-// ErrUnknown, nothing of it is stored. The caller holds append.
+// write stores the records of a group durably in one batch. If it returns an error that does not wrap ErrUnknown, nothing is stored. The caller holds
+// append.
 func (j *Journal) write(ctx context.Context, group ...*appending) error {
 	if j.lost != nil {
 		return j.lost
@@ -107,7 +102,7 @@ func (j *Journal) write(ctx context.Context, group ...*appending) error {
 	return err
 }
 
-// put is write without the care for what comes after it.
+// put does the storing for write, without the bookkeeping afterwards.
 func (j *Journal) put(ctx context.Context, group []*appending) error {
 	if err := j.carryOn(group); err != nil {
 		return err
@@ -144,7 +139,7 @@ func (j *Journal) put(ctx context.Context, group []*appending) error {
 	return unread
 }
 
-// tell wakes those who listen for answers and for a larger budget.
+// tell wakes all listeners for answers and budget changes.
 func (j *Journal) tell() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -156,7 +151,7 @@ func (j *Journal) tell() {
 	}
 }
 
-// Write is New and Append of one record.
+// Write creates a record with New and appends it.
 func (j *Journal) Write(ctx context.Context, status runlog.Status, kind runlog.Kind, path string, data any) error {
 	r, err := j.New(kind, path, data)
 	if err != nil {
@@ -165,8 +160,7 @@ func (j *Journal) Write(ctx context.Context, status runlog.Status, kind runlog.K
 	return j.Append(ctx, status, r)
 }
 
-// Live shows a record to the followers there are now, redacted if the store redacts, and
-// stores nothing.
+// Live shows a record to the current followers, redacted if the store redacts, and stores nothing.
 func (j *Journal) Live(kind runlog.Kind, path string, data any) {
 	if !j.hub.followed() {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// cancels are the parts of a run that can be cancelled, and those that shall be.
+// cancels holds the parts of a run that can be cancelled, and the requested cancellations.
 type cancels struct {
 	look  sync.Mutex         // one Look at a time
 	read  uint64             // how much of the requests was read; guarded by look
@@ -22,8 +22,7 @@ type cancels struct {
 	mail  []unlisted.Request // for agents; those that were handled leave when somebody looks
 }
 
-// CancelPart cancels the part of the run that has the path, and reports whether it was under way. One that begins
-// later is cancelled at once.
+// CancelPart cancels the part of the run at the path, and reports whether it was running. If it begins later, it is cancelled at once.
 func (j *Journal) CancelPart(path string) bool {
 	c := &j.cancels
 	c.mu.Lock()
@@ -39,8 +38,8 @@ func (j *Journal) CancelPart(path string) bool {
 	return cancel != nil
 }
 
-// Cancellable has cancel called, once or more and not for long, when somebody asks for this part of the run to be
-// cancelled, or has done so before; until stop is called. In a replay, and without a log, nobody asks.
+// Cancellable registers cancel, which is called, once or more, when a user asks to cancel this part of the run, and at once if a user already has.
+// Cancel must return quickly. It is not called any more after stop is called, and never in a replay or without a log.
 func (s *Scope) Cancellable(cancel func()) (stop func()) {
 	stop = func() {}
 	if s != nil {
@@ -67,8 +66,8 @@ func (s *Scope) cancellable(cancel func()) (stop func()) {
 	}
 }
 
-// Look carries out what other processes requested since the last time. Hold looks with each renewal, and who knows of a request
-// looks at once. What cannot be read or carried out now, which the error says, is tried again the next time.
+// Look carries out the requests that other processes have made since the last call. Hold calls it with each renewal of the lease; a caller that knows of
+// a request calls it at once. If a request cannot be read or carried out, Look returns an error, and the next call tries again.
 func (j *Journal) Look(ctx context.Context) error {
 	j.cancels.look.Lock()
 	defer j.cancels.look.Unlock()
@@ -86,7 +85,7 @@ func (j *Journal) Look(ctx context.Context) error {
 	}
 }
 
-// handle carries out a request, unless that has been done, also by an earlier holder.
+// handle carries out a request, unless this or an earlier holder has already done so.
 func (j *Journal) handle(ctx context.Context, r *unlisted.Request) error {
 	j.mu.Lock()
 	done := j.handled[r.ID]
@@ -111,7 +110,7 @@ func (j *Journal) handle(ctx context.Context, r *unlisted.Request) error {
 	return nil
 }
 
-// pause asks the run to pause.
+// pause carries out a request to pause the run.
 func (j *Journal) pause(r *unlisted.Request) {
 	var d runlog.RunPaused
 	if len(r.Data) > 0 && json.Unmarshal(r.Data, &d) != nil {
@@ -126,7 +125,7 @@ func (j *Journal) pause(r *unlisted.Request) {
 	j.tell() // nobody waits for an answer any longer
 }
 
-// OnPause has f called, once or more, when somebody asks for the run to pause, or has done so before; see Pausing.
+// OnPause registers f, which is called, once or more, when a user asks to pause the run, and at once if a user already has; see Pausing.
 func (j *Journal) OnPause(f func()) {
 	j.cancels.mu.Lock()
 	defer j.cancels.mu.Unlock()
@@ -135,14 +134,14 @@ func (j *Journal) OnPause(f func()) {
 	}
 }
 
-// Pausing returns the record of a pause that somebody asked for and that is not in the log yet, nil for none.
+// Pausing returns the record of a requested pause that is not in the log yet, or nil if there is none.
 func (j *Journal) Pausing() *runlog.RunPaused {
 	j.cancels.mu.Lock()
 	defer j.cancels.mu.Unlock()
 	return j.cancels.pause
 }
 
-// reply answers a question for another process. One that was carried out before a crash finds its question answered.
+// reply answers a question for another process. If the request was already carried out before a crash, the question has its answer.
 func (j *Journal) reply(ctx context.Context, r *unlisted.Request) error {
 	var a runlog.Answer
 	if json.Unmarshal(r.Data, &a) != nil {

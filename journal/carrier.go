@@ -5,15 +5,14 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A Carrier finds what must follow a snapshot that opens another log: see carry.Data. It is
-// shown the records of a run in their order. The zero Carrier is ready to use.
+// A Carrier collects the data that must follow a snapshot at the beginning of another log: see carry.Data. It must be given the records of a run in
+// order. The zero Carrier is ready to use.
 type Carrier struct{ past recovered }
 
 // Note takes the next record.
 func (c *Carrier) Note(r *runlog.Record) error { return c.past.note(r) }
 
-// Carried is what tasks have done and asked by now that have no result yet, nil for
-// nothing. An effect that was intended and has no outcome is not part of it.
+// Carried returns the effects and questions of tasks that have no result yet, or nil if there are none. It leaves out effects whose outcome is unknown.
 func (c *Carrier) Carried() *carry.Data {
 	carried := c.past.carry(nil)
 	if carried == nil {

@@ -4,21 +4,19 @@ import (
 	"encoding/json"
 )
 
-// A cleaner is a runlog.Log that takes something out of what it is given before it is stored: secrets, for
-// instance. Clean gives what would be stored of JSON, which is the same slice if nothing is taken out. What is
-// cleaned once stays as it is.
+// A cleaner is a runlog.Log that redacts data, such as secrets, before it stores them. Clean returns the redacted form of JSON, which is the same slice
+// if nothing is redacted. Cleaning twice is the same as cleaning once.
 type cleaner interface {
 	Clean(data json.RawMessage) json.RawMessage
 }
 
-// Cleans reports whether the journal's store takes anything out of what is written.
+// Cleans reports whether the journal's store redacts anything.
 func (j *Journal) Cleans() bool {
 	_, ok := j.log.(cleaner)
 	return ok
 }
 
-// Clean returns what would be stored of JSON. Whoever goes on working with what is recorded
-// uses it, so that the same comes of it after a crash.
+// Clean returns JSON as the store would keep it. Code that continues with recorded data must use it, so that it computes the same after a crash.
 func (j *Journal) Clean(data json.RawMessage) json.RawMessage {
 	if c, ok := j.log.(cleaner); ok {
 		return c.Clean(data)

@@ -9,21 +9,21 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A course decides what is not in the log yet: when something happens, and what comes of it. There are two: live, and
-// the script of a replay, which repeats what another execution has recorded, without any of its effects. Nodes and
-// agents need not know which it is. It is called from the goroutines of tasks.
+// A course decides when each new record is written and which outcome it has. There are two: live, and the script of a replay, which repeats the recorded
+// outcomes of another execution without performing any effects. Nodes and agents need not know which one they run on. Its methods are called from the
+// goroutines of tasks.
 type course interface {
-	// turn waits until it is the turn of a record of that kind and path. The error is why it will never be.
+	// turn waits until a record of that kind and path may be written. It returns an error if that will never be.
 	turn(ctx context.Context, kind runlog.Kind, path, key string) error
-	// appends waits for the turn of records, gives them their times, and returns the context to write them with.
+	// appends waits until the records may be written, sets their times, and returns the context to write them with.
 	appends(ctx context.Context, recs []runlog.Record) (context.Context, error)
-	// perform does an effect of a scope, or gives what has come of it.
+	// perform performs an effect of a scope, or returns its recorded outcome.
 	perform(ctx context.Context, of *Scope, e *Effect) (json.RawMessage, error)
-	// afresh calls f if what is not recorded counts.
+	// afresh calls f unless the run is replayed.
 	afresh(f func() error) error
-	// asked is told that a task has found a question without an answer.
+	// asked notes that a task has asked a question that has no answer yet.
 	asked(path, key string)
-	// snapshot reports whether the next commit of the graph of a path is one with a snapshot, due if nobody knows better.
+	// snapshot reports whether the next commit of the graph at a path writes a snapshot. Due is the answer unless a recording decides otherwise.
 	snapshot(path string, due bool) bool
 	timeout(ctx context.Context, path string, after time.Duration, cause error) (context.Context, context.CancelFunc)
 	late(limited context.Context, path string, attempt int) (late, noted bool)
@@ -60,7 +60,7 @@ func (live) recorded(string, string) *Recorded { return nil }
 
 func (live) failed(string, int) *runlog.TaskFailed { return nil }
 
-// course is that of the scope's run; a run without a log is live.
+// course returns the course of the scope's run, live for a run without a log.
 func (s *Scope) course() course {
 	if s == nil {
 		return live{}
@@ -68,8 +68,8 @@ func (s *Scope) course() course {
 	return s.j.course
 }
 
-// Afresh calls f, which decides by what no log has: the clock, rules and prices of today, room for others. A replay
-// does not call it and returns nil.
+// Afresh calls f, whose decision depends on things that no log holds: the clock, or the current rules, prices and load. In a replay, Afresh returns nil
+// without calling f.
 func (s *Scope) Afresh(f func() error) error { return s.course().afresh(f) }
 
 // Afresh is [Scope.Afresh] for the run as a whole. A nil Journal is that of a run without a log.
@@ -80,7 +80,7 @@ func (j *Journal) Afresh(f func() error) error {
 	return j.course.afresh(f)
 }
 
-// Does reports whether the task does an effect of that key: if it would, and in a replay if it did.
+// Does reports whether the task performs the effect with that key: it returns would, or in a replay whether the recorded task did.
 func (s *Scope) Does(key string, would bool) bool {
 	did := s.Recorded(key) != nil
 	_ = s.Afresh(func() error { did = would; return nil })
@@ -90,20 +90,20 @@ func (s *Scope) Does(key string, would bool) bool {
 // LateKey is the key of an effect that records that an attempt of a part ran out of time.
 func LateKey(attempt int) string { return fmt.Sprintf("late-%d", attempt) }
 
-// WithTimeout is context.WithTimeoutCause for an attempt of the scope's task as a whole. In a replay the
-// record says when its time is up.
+// WithTimeout works like context.WithTimeoutCause, for a whole attempt of the scope's task. In a replay, the attempt times out where the recorded one
+// did.
 func (s *Scope) WithTimeout(ctx context.Context, after time.Duration, cause error) (context.Context, context.CancelFunc) {
 	return s.course().timeout(ctx, s.Path(), after, cause)
 }
 
-// Late reports whether an attempt with a context of WithTimeout ran out of time, or one of a part of a task, which has
-// an effect of the key LateKey then. In a replay noted reports whether the record says so; older logs do not of parts.
+// Late reports whether an attempt with a context of WithTimeout timed out. The attempt may be of a whole task or of a part of one; a timeout of a part
+// is recorded as an effect with the key LateKey. In a replay, noted reports whether the record holds the timeout; older logs do not record timeouts of
+// parts.
 func (s *Scope) Late(limited context.Context, attempt int) (late, noted bool) {
 	return s.course().late(limited, s.Path(), attempt)
 }
 
-// Failed returns the recorded failure of an attempt of the scope's task. It returns nil if there is none, and if nothing is
-// replayed.
+// Failed returns the recorded failure of an attempt of the scope's task. It returns nil if there is none, or outside a replay.
 func (s *Scope) Failed(attempt int) *runlog.TaskFailed { return s.course().failed(s.Path(), attempt) }
 
 // A ReplayedError is the recorded failure of an effect. Only its text is known.
@@ -118,10 +118,10 @@ func (e *ReplayedError) Error() string { return e.Text }
 // Refused reports whether the effect has cost nothing.
 func (e *ReplayedError) Refused() bool { return e.refused }
 
-// Partial returns what there was of the output.
+// Partial returns the output up to the failure.
 func (e *ReplayedError) Partial() json.RawMessage { return e.partial }
 
-// Recorded is what a record has of an effect, but for what has come of it.
+// Recorded holds the recorded data of an effect, except its outcome.
 type Recorded struct {
 	Name, Hint     string
 	Input          json.RawMessage
@@ -129,12 +129,12 @@ type Recorded struct {
 	Cost, Spent    *runlog.Amount // nil for nothing
 }
 
-// Recorded returns what the record that is replayed has of an effect of the task: what comes next, or else what came
-// last. It returns nil if there is nothing, and if nothing is replayed.
+// Recorded returns the recorded data of an effect of the task during a replay: of the next record of the effect, or else of the last. It returns nil if
+// there is none, or outside a replay.
 func (s *Scope) Recorded(key string) *Recorded { return s.course().recorded(s.Path(), key) }
 
-// asRecorded returns the effect with what a replay must not decide anew: the name and the price of a model, and what a
-// tool does to the world, are those of the day of the run.
+// asRecorded returns the effect with the recorded values that a replay must not decide anew: the name and the price of a model, and the kind of effect
+// that a tool has.
 func (s *Scope) asRecorded(e *Effect) *Effect {
 	was := s.Recorded(e.Key)
 	if was == nil || e.Inside {
@@ -156,7 +156,7 @@ func (s *Scope) asRecorded(e *Effect) *Effect {
 	return &out
 }
 
-// Turn waits until it is the turn of a record of that kind and path, which is at once unless the run is replayed.
+// Turn waits until a record of that kind and path may be written. Outside a replay, it returns at once.
 func (j *Journal) Turn(ctx context.Context, kind runlog.Kind, path string) error {
 	return j.course.turn(ctx, kind, path, "")
 }

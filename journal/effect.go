@@ -12,10 +12,10 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Repeat describes what may happen to an effect whose outcome a crash has swallowed.
+// Repeat decides whether an effect whose outcome is unknown after a crash is repeated.
 type Repeat uint8
 
-// What may happen to an effect of unknown outcome.
+// The ways to treat an effect whose outcome is unknown.
 const (
 	RepeatFreely Repeat = iota // it changes nothing: again, and no intent is written ahead of it
 	RepeatByKey                // again, with the same key
@@ -37,22 +37,20 @@ type Effect struct {
 	// Inside says that Do is work of the run itself, whose own effects are in the log: a
 	// replay does it too.
 	Inside bool
-	// Told makes the output of an effect that gives text, such as a tool, from what a user says
-	// that it gave. If nil, the user gives the output itself, as JSON.
+	// Told converts a user's answer about a lost outcome into the output of an effect whose output is text, such as a tool call. If nil, the user enters
+	// the output itself, as JSON.
 	Told func(text string) any
 	fits func(output json.RawMessage) error // see Do; nil if anything does
-	// Within, if non-nil, is the part of the log that has all that Do does besides. An effect that is Inside and has an
-	// outcome but nothing there is not done in a replay either.
+	// Within, if non-nil, is the part of the log in which Do records everything it does. A replay does not perform an effect that is Inside either, if it
+	// has an outcome and no records in Within.
 	Within *Scope
-	// Do does it. The key is stable across crashes and attempts and unique to the
-	// effect. The output is JSON.
+	// Do performs the effect. The key is stable across crashes and attempts and unique to the effect. The output is JSON.
 	Do func(ctx context.Context, key string) (json.RawMessage, error)
 
 	recorded *Recorded // in a replay
 }
 
-// A DivergedError reports that a task, run again, does something else than the log has
-// of it: the code or what it reads has changed since.
+// A DivergedError reports that a task, run again, does something else than it recorded: the code or its input from outside has changed since.
 type DivergedError struct{ Path, Key string }
 
 func (e *DivergedError) Error() string {
@@ -60,11 +58,9 @@ func (e *DivergedError) Error() string {
 		"start a new run, or go back to the version that began it", e.Path, e.Key)
 }
 
-// Do performs an effect at most once where possible: a recorded outcome is
-// given again, an intent without an outcome is repeated if the effect may be, and a
-// person is asked otherwise (*WaitError). A failure is recorded too, but the next Do
-// tries again. The outcome is durable when Do returns. An effect that the budget has
-// not enough left for does not begin (*BudgetError).
+// Do performs an effect at most once where possible: if an outcome is recorded, Do returns it. If only an intent is recorded, Do repeats the effect if
+// it is repeatable, and otherwise asks a user (*WaitError). A failure is recorded too, but the next Do tries again. The outcome is durable when Do
+// returns. If the budget does not cover the effect, it does not begin (*BudgetError).
 func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	if s == nil {
 		return e.Do(ctx, rand.Text()) // a key that nothing else has
@@ -151,7 +147,7 @@ func encodeInput(e *Effect) (json.RawMessage, error) {
 	return b, nil
 }
 
-// told returns the output of an effect that gave what a user says, or why it cannot have.
+// told converts a user's answer into the output of an effect, or returns why the answer cannot be its output.
 func (e *Effect) told(out json.RawMessage) (json.RawMessage, error) {
 	if e.Told != nil {
 		var text string
@@ -169,7 +165,7 @@ func (e *Effect) told(out json.RawMessage) (json.RawMessage, error) {
 	return out, e.fits(out)
 }
 
-// Done returns the output of an effect of the task that has succeeded by now, and whether it has.
+// Done returns the output of an effect of the task, and reports whether the effect has succeeded.
 func (s *Scope) Done(key string) (output json.RawMessage, done bool) {
 	if s == nil {
 		return nil, false
@@ -180,7 +176,7 @@ func (s *Scope) Done(key string) (output json.RawMessage, done bool) {
 	return d.Output, ok && d.Error == ""
 }
 
-// Hint is the Hint that an effect of the task had when it was begun, and whether it was.
+// Hint returns the recorded Hint of an effect of the task, and reports whether the effect has begun.
 func (s *Scope) Hint(key string) (hint string, begun bool) {
 	if s == nil {
 		return "", false
@@ -198,13 +194,13 @@ func (s *Scope) Hint(key string) (hint string, begun bool) {
 	return in.hint, in.n > 0
 }
 
-// key is the idempotency key of an effect: stable across crashes and attempts.
+// key returns the idempotency key of an effect: stable across crashes and attempts.
 func (s *Scope) key(effect string) string {
 	h := sha256.Sum256([]byte(s.j.id + "\x00" + s.path + "\x00" + effect))
 	return hex.EncodeToString(h[:16])
 }
 
-// Hash is a short digest of anything that encodes as JSON, for Effect.Hash.
+// Hash returns a short digest of any value that encodes as JSON, for Effect.Hash.
 func Hash(v any) (string, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -214,7 +210,7 @@ func Hash(v any) (string, error) {
 	return hex.EncodeToString(h[:12]), nil
 }
 
-// Do is [Scope.Do] for an output of any type that encodes as JSON.
+// Do works like [Scope.Do], for an output of any type that encodes as JSON.
 func Do[T any](ctx context.Context, s *Scope, e *Effect, do func(ctx context.Context, key string) (T, error)) (T, error) {
 	var out T
 	typed := *e

@@ -9,8 +9,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// What a follower may lag behind before it reads from the store again: so many
-// records, and so many bytes of their data. It bounds what a stalled follower costs.
+// The number of records, and the bytes of their data, by which a follower may lag before it must read from the store again. They bound the memory for a
+// stalled follower.
 const (
 	ringSize  = 4096
 	ringBytes = 8 << 20
@@ -76,9 +76,8 @@ func (h *hub) signal() {
 	}
 }
 
-// read copies what there is from a position on into buf. A gap means that the reader
-// lagged and pos is not in the ring any more. With nothing to read it gives a channel
-// that is closed when there is, or closed == true.
+// read copies the records from a position on into buf. It reports a gap if the reader lagged and pos is no longer in the ring. If there is nothing to
+// read, it returns a channel that is closed when there is, or closed == true.
 func (h *hub) read(pos uint64, buf []runlog.Record) (got []runlog.Record, gap bool, wake <-chan struct{}, closed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,18 +96,16 @@ func (h *hub) read(pos uint64, buf []runlog.Record) (got []runlog.Record, gap bo
 	return nil, false, h.wake, false
 }
 
-// position is where the ring goes on, and the last stored record before that.
+// position returns the next position of the ring, and the last stored record before it.
 func (h *hub) position() (next, head uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.first + uint64(len(h.ring)), h.head
 }
 
-// Follow yields the run's records from a sequence number on (0 is the first), and
-// then those to come, in order and without gaps, until the journal is closed or ctx
-// has ended. Live-only records, whose Seq is 0, come in between at their place; a
-// follower that lags more than a few thousand records, or some megabytes, loses those and nothing else.
-// A follower is read at its own pace and never holds the run up.
+// Follow yields the run's records from a sequence number on (0 is the first), and then new ones, in order and without gaps, until the journal is closed
+// or ctx has ended. Live-only records, whose Seq is 0, come in between in order. A follower that lags by more than a few thousand records, or some
+// megabytes, loses live-only records and nothing else. A slow follower never slows the run.
 func (j *Journal) Follow(ctx context.Context, from uint64) iter.Seq2[runlog.Record, error] {
 	return func(yield func(runlog.Record, error) bool) {
 		j.hub.follow(1)

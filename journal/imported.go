@@ -4,8 +4,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Imported returns the mark of a run that was made of a file, nil for any other. Whoever takes
-// rights from what a run has recorded, such as its folder, must not do so for an imported run.
+// Imported returns the import mark of a run that was created from a file, and nil for any other run. Code that derives permissions from recorded data,
+// such as the run's folder, must not do so for an imported run.
 func (j *Journal) Imported() *runlog.Imported {
 	if j == nil {
 		return nil
@@ -15,7 +15,7 @@ func (j *Journal) Imported() *runlog.Imported {
 	return j.imported
 }
 
-// Imported is [Journal.Imported]. Without a log it returns nil.
+// Imported works like [Journal.Imported]. Without a log it returns nil.
 func (s *Scope) Imported() *runlog.Imported {
 	if s == nil {
 		return nil
@@ -23,9 +23,8 @@ func (s *Scope) Imported() *runlog.Imported {
 	return s.j.Imported()
 }
 
-// Own returns the key under which a decision about rights is recorded: key itself, or in an
-// imported run one that no record of the file can have, so that nothing is allowed because the
-// file says so.
+// Own returns the key under which to record a permission decision. It is key itself, or in an imported run a key that no record of the file can have, so
+// that the file cannot allow anything.
 func (s *Scope) Own(key string) string {
 	if s == nil {
 		return key

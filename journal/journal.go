@@ -17,13 +17,11 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// ErrCancelRequested is the cause of a context that ended because somebody asked for
-// the run to be cancelled.
+// ErrCancelRequested is the cause of a context that ended because a user asked to cancel the run.
 var ErrCancelRequested = errors.New("cancellation was requested")
 
-// A Journal is the hold of this process on one run: the way its tasks write the log,
-// find what they did before a crash, and are followed while they do it. Its methods
-// may be called from several goroutines.
+// A Journal represents the hold of this process on one run. Through it, tasks write the log and find the effects they performed before a crash, and
+// readers follow the run. Its methods may be called from several goroutines.
 type Journal struct {
 	store  runlog.Store
 	log    runlog.Log
@@ -34,8 +32,7 @@ type Journal struct {
 
 	hub hub
 
-	// read are the records that were read to open the journal, kept for the first
-	// reader of them, which is who continues the run; they are those from readFrom on.
+	// read holds the records that were read to open the journal, from readFrom on. They are kept for their first reader, the code that continues the run.
 	read     atomic.Pointer[[]runlog.Record]
 	readFrom uint64
 
@@ -57,27 +54,24 @@ type Journal struct {
 type Options struct {
 	Create *runlog.NewRun // make the run; one of status Importing is not listed until a batch gives it another status; defaults to none: it must exist
 	Reopen bool           // with Create: go on with the run if it exists already
-	// Quarantined takes the run even if it is quarantined, see AcquireOptions.
+	// Quarantined acquires the run even if it is quarantined, see AcquireOptions.
 	Quarantined bool
 	Now         func() time.Time // stamps records; defaults to time.Now
 	Renew       time.Duration    // how often Hold renews the lease and looks for a cancellation; defaults to 2 s
-	// SnapshotAfter is the least that is written between two snapshots, in bytes of data;
-	// defaults to 16 KB.
+	// SnapshotAfter is the minimum amount of data between two snapshots, in bytes. The default is 16 KB.
 	SnapshotAfter int
-	// Budget changes what the log says the run may use, see Budget.Over. The log learns this from
-	// the writer of KindRunStarted and KindRunResumed. Defaults to no change.
+	// Budget changes the recorded budget of the run, see Budget.Over. The caller must record it with KindRunStarted or KindRunResumed. If nil, the budget
+	// does not change.
 	Budget *runlog.Budget
-	// Agents is how many agents of the run work at once; defaults to DefaultAgents.
+	// Agents is how many agents of the run may run at once. The default is DefaultAgents.
 	Agents int
-	// Failpoint is called with the name of each point at which a crash is interesting.
-	// It is there for crash tests; defaults to nothing.
+	// Failpoint, if non-nil, is called with the name of each point at which crash tests may end the process.
 	Failpoint func(name string)
 
 	script *script // makes the execution a replay
 }
 
-// Open acquires a run and reads what it needs of its log, from the last
-// snapshot on. The errors are those of Store.Acquire and Store.Read.
+// Open acquires a run and reads its log from the last snapshot on. It returns the errors of Store.Acquire and Store.Read.
 func Open(ctx context.Context, store runlog.Store, id string, opt *Options) (*Journal, error) {
 	j := &Journal{store: store, id: id, course: live{}, listen: map[chan struct{}]bool{}}
 	if opt != nil {
@@ -121,11 +115,11 @@ func Open(ctx context.Context, store runlog.Store, id string, opt *Options) (*Jo
 	return j, nil
 }
 
-// ID is the run's.
+// ID returns the ID of the run.
 func (j *Journal) ID() string { return j.id }
 
-// Info returns the run as this journal has written it by now. Updated, Owner, Cancel and
-// Takeovers are as of its opening.
+// Info describes the run as this journal has written it so far. Updated, Owner, Cancel and Takeovers keep the values they had when the journal was
+// opened.
 func (j *Journal) Info() runlog.Info {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -180,18 +174,16 @@ func (j *Journal) Since(ctx context.Context, seq uint64) iter.Seq2[runlog.Record
 	}
 }
 
-// errUsed says that a graph is run in a place of the log that is taken: the run's own, or
-// that of a task, which runs its inner graphs under one key each.
+// errUsed reports that another graph already uses the same part of the log. A run has one part for its own graph; a task must run each of its inner
+// graphs under a different key.
 var errUsed = errors.New("a graph was run there already")
 
-// errEnded is errUsed for a run that is over.
+// errEnded is errUsed for a run that has ended.
 var errEnded = fmt.Errorf("%w to its end; open the journal again to be given that end", errUsed)
 
-// Begin lets a graph use the part of the log that belongs to the task of that path, ""
-// for the run itself, and gives what it needs of it to go on: of an inner graph the
-// records from its last KindInner on; those of the run are had from Since. Until End is
-// called no other graph may use it, and none after one has ended there, except that an
-// inner graph may be resumed to give its end once more.
+// Begin reserves for a graph the part of the log that belongs to the task at that path, "" for the run itself. For an inner graph, it returns the
+// records needed to resume it, from its last KindInner on; the run's own records come from Since. No other graph may use the part until End is called,
+// and none after a graph has ended there, except that an inner graph may be resumed to return its result once more.
 func (j *Journal) Begin(path string) ([]runlog.Record, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -211,8 +203,7 @@ func (j *Journal) Begin(path string) ([]runlog.Record, error) {
 	return slices.Clone(s.recs), nil
 }
 
-// End records that a graph does not use its part of the log any more, and whether it was
-// run to its end.
+// End releases a graph's part of the log, and records whether the graph was run to its end.
 func (j *Journal) End(path string, ended bool) {
 	j.mu.Lock()
 	s := j.space(path)
@@ -222,7 +213,7 @@ func (j *Journal) End(path string, ended bool) {
 	j.mu.Unlock()
 }
 
-// Listen returns a channel that receives something after every answer to a question, and after every change of the budget.
+// Listen returns a channel that receives a value after every answer to a question and every change of the budget.
 func (j *Journal) Listen() (answered <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	j.mu.Lock()
@@ -235,8 +226,7 @@ func (j *Journal) Listen() (answered <-chan struct{}, stop func()) {
 	}
 }
 
-// Asking are the paths of the tasks that have asked something that nobody has answered,
-// or lack budget, and of those that they lie within.
+// Asking returns the paths of all tasks that have an open question or lack budget, and of the tasks around them.
 func (j *Journal) Asking() map[string]bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -265,22 +255,20 @@ func (j *Journal) waits(m *memory) bool {
 	return len(m.short) > 0 && j.lacks(m) != nil
 }
 
-// Head is the sequence number of the last record that was stored.
+// Head returns the sequence number of the last stored record.
 func (j *Journal) Head() uint64 {
 	_, head := j.hub.position()
 	return head
 }
 
-// Cancelled renews the lease and reports whether somebody asked for the run to be
-// cancelled.
+// Cancelled renews the lease and reports whether a user asked to cancel the run.
 func (j *Journal) Cancelled(ctx context.Context) bool {
 	asked, err := j.log.Renew(ctx)
 	return err == nil && asked
 }
 
-// Hold keeps the run's lease until the context it returns has ended, which happens
-// when the parent ends or stop is called, and with the cause ErrCancelRequested or
-// ErrFenced when it must. Stop waits for the goroutine behind it.
+// Hold renews the run's lease until the returned context ends. It ends when the parent ends or stop is called, and with the cause ErrCancelRequested or
+// ErrFenced when the run is cancelled or taken over. Stop waits for the renewing goroutine.
 func (j *Journal) Hold(ctx context.Context) (held context.Context, stop func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -309,9 +297,8 @@ func (j *Journal) Hold(ctx context.Context) (held context.Context, stop func()) 
 	return held, func() { cancel(nil); <-done }
 }
 
-// Finish records that the run has ended, with an output that encodes as JSON, nil for none. It is
-// for programs that run a graph in a journal by themselves; an engine does it for its runs.
-// A run that is over already stays as it is.
+// Finish records that the run has ended, with an output that encodes as JSON; nil means no output. It is for programs that run a graph in a journal
+// without an engine; an engine finishes its runs itself. Finish does not change a run that has already ended.
 func (j *Journal) Finish(ctx context.Context, output any) error {
 	if j.Info().Status.Ended() {
 		return nil
@@ -326,7 +313,7 @@ func (j *Journal) Finish(ctx context.Context, output any) error {
 	return j.Write(ctx, runlog.Completed, runlog.KindRunFinished, "", runlog.RunFinished{Output: b})
 }
 
-// Close ends what follows the journal and gives the run up.
+// Close ends all followers of the journal and releases the run.
 func (j *Journal) Close(ctx context.Context) error {
 	j.hub.close()
 	var err error

@@ -12,12 +12,12 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// less is the first amount without the second.
+// less returns a minus b.
 func less(a, b runlog.Amount) runlog.Amount {
 	return a.Add(runlog.Amount{Tokens: -b.Tokens, Money: -b.Money, Turns: -b.Turns, Calls: -b.Calls, Agents: -b.Agents})
 }
 
-// some is the amount for a record: nil for nothing.
+// some returns an amount for a record, nil for a zero amount.
 func some(a runlog.Amount) *runlog.Amount {
 	if a == (runlog.Amount{}) {
 		return nil
@@ -25,7 +25,7 @@ func some(a runlog.Amount) *runlog.Amount {
 	return &a
 }
 
-// ledger is the budget of a run and what is used of it. The mu of the journal guards it.
+// ledger holds the budget of a run and the amounts used of it. The mu of the journal guards it.
 type ledger struct {
 	over  runlog.Budget // what the journal was opened with, until the log has it
 	given runlog.Budget // what the log says
@@ -53,7 +53,7 @@ func (l *ledger) tick(r *runlog.Record) {
 	}
 }
 
-// waited takes back what tick has counted of a wait.
+// waited subtracts the time of a wait that tick has counted.
 func (l *ledger) waited(d time.Duration) { l.wall -= min(d, l.wall) }
 
 // elapsed is the execution time of the run so far.
@@ -64,19 +64,18 @@ func (l *ledger) elapsed(epoch uint64, now time.Time) time.Duration {
 	return l.wall + max(0, time.Duration(now.UnixNano()-l.last))
 }
 
-// give takes note of a budget that the log has, which is all of it.
+// give sets the whole budget to a recorded one.
 func (l *ledger) give(b *runlog.Budget) {
 	if b != nil {
 		l.given, l.limit, l.over = *b, *b, runlog.Budget{}
 	}
 }
 
-// change takes note of a budget that the log has got while the run executes, or while nobody executed it. What the journal
-// was opened with counts before that until the log says so.
+// change notes a change of the budget that was recorded while the run executed, or while no process did. The budget that the journal was opened with has
+// precedence until it is recorded.
 func (l *ledger) change(b runlog.Budget) { l.given, l.limit = b, l.over.Over(b) }
 
-// limits lists the limits there are, in a fixed order, with what is used of each and
-// what an amount needs of it.
+// limits returns the set limits in a fixed order, with the used amount of each and the amount needed.
 func (l *ledger) limits(taken, need runlog.Amount) []runlog.BudgetError {
 	all := [...]runlog.BudgetError{
 		{What: runlog.BudgetTokens, Limit: l.limit.Tokens, Used: taken.Tokens, Need: need.Tokens},
@@ -88,7 +87,7 @@ func (l *ledger) limits(taken, need runlog.Amount) []runlog.BudgetError {
 	return slices.DeleteFunc(all[:], func(e runlog.BudgetError) bool { return e.Limit <= 0 })
 }
 
-// short returns which limit an amount goes beyond, besides what is taken already.
+// short returns the limit that would be exceeded if need were added to taken.
 func (l *ledger) short(taken, need runlog.Amount, elapsed time.Duration) *runlog.BudgetError {
 	if l.limit.Wall > 0 && elapsed >= l.limit.Wall {
 		return &runlog.BudgetError{What: runlog.BudgetWall, Limit: int64(l.limit.Wall), Used: int64(elapsed)}
@@ -101,7 +100,7 @@ func (l *ledger) short(taken, need runlog.Amount, elapsed time.Duration) *runlog
 	return nil
 }
 
-// hold sets an amount aside for an effect, in place of what was set aside for it.
+// hold reserves an amount for an effect, in place of its earlier reservation.
 func (l *ledger) hold(m *memory, key string, a runlog.Amount) {
 	l.release(m, key)
 	if a == (runlog.Amount{}) {
@@ -118,7 +117,7 @@ func (l *ledger) release(m *memory, key string) {
 	}
 }
 
-// settle counts the cost of an effect that is over.
+// settle counts the cost of an effect that has ended.
 func (l *ledger) settle(m *memory, d *runlog.Settled) {
 	l.release(m, d.Key)
 	delete(m.short, d.Key)
@@ -127,8 +126,8 @@ func (l *ledger) settle(m *memory, d *runlog.Settled) {
 	}
 }
 
-// carried is what must follow a snapshot, nil for nothing. Execution time is
-// left out where nobody limits it, so that logs of equal runs stay equal.
+// carried returns the ledger data that must follow a snapshot, or nil if there is none. It leaves out execution time that has no limit, so that logs of
+// equal runs stay equal.
 func (l *ledger) carried() *carry.Ledger {
 	c := carry.Ledger{Budget: l.given, Spent: l.spent}
 	if l.limit.Wall > 0 {
@@ -153,8 +152,8 @@ func (l *ledger) restore(c *carry.Ledger) {
 	}
 }
 
-// reserve sets aside what an effect may cost. What it returns gives that back unless the
-// effect was settled, or was begun and may be under way.
+// reserve reserves the possible cost of an effect. The returned function releases it unless the effect was settled, or has begun and may still be
+// running.
 func (j *Journal) reserve(path string, e *Effect) (release func(), err error) {
 	if e.Cost == (runlog.Amount{}) {
 		return func() {}, nil
@@ -163,7 +162,7 @@ func (j *Journal) reserve(path string, e *Effect) (release func(), err error) {
 	defer j.mu.Unlock()
 	m, l := j.of(path), &j.ledger
 	taken := less(l.spent.Add(l.held), m.held[e.Key])
-	// What a replay repeats was within the budget, or is not in the record.
+	// A replay needs no check: each recorded effect was within the budget.
 	if short := l.short(taken, e.Cost, j.elapsed()); short != nil {
 		if err := j.course.afresh(func() error { return m.lack(e.Key, path, short) }); err != nil {
 			return nil, err
@@ -180,9 +179,8 @@ func (j *Journal) reserve(path string, e *Effect) (release func(), err error) {
 	}, nil
 }
 
-// cost is what an effect that is over did cost. One that failed is counted, but what a
-// model used for it is not known; one whose error has a method Refused that says so was
-// turned away before it began.
+// cost returns the actual cost of an effect that has ended. A failed effect counts too, but the usage of its model is not known. If its error has a
+// method Refused that returns true, the effect was refused before it began and cost nothing.
 func (e *Effect) cost(out []byte, err error) *runlog.Amount {
 	var refused interface {
 		error
@@ -201,7 +199,7 @@ func (e *Effect) cost(out []byte, err error) *runlog.Amount {
 	return some(e.Cost)
 }
 
-// elapsed is the execution time of the run. The caller holds mu.
+// elapsed returns the execution time of the run. The caller holds mu.
 func (j *Journal) elapsed() time.Duration {
 	if j.ledger.limit.Wall <= 0 {
 		return 0
@@ -213,7 +211,7 @@ func (j *Journal) elapsed() time.Duration {
 	return j.ledger.elapsed(j.info.Epoch, now)
 }
 
-// Idle notes that nothing is under way but the wait for answers, until busy is called: such time is no execution time.
+// Idle notes that the run only waits for answers until busy is called. That time does not count as execution time.
 func (j *Journal) Idle() (busy func()) {
 	set := func(at int64) {
 		j.mu.Lock()
@@ -224,7 +222,7 @@ func (j *Journal) Idle() (busy func()) {
 	return func() { set(0) }
 }
 
-// Waited returns for how long nothing was under way but the wait for answers, since the last record, in milliseconds.
+// Waited returns for how long the run has only waited for answers since the last record.
 func (j *Journal) Waited() time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -234,8 +232,7 @@ func (j *Journal) Waited() time.Duration {
 	return max(0, time.Duration(j.opt.Now().UnixNano()-j.ledger.idle).Truncate(time.Millisecond))
 }
 
-// lacks returns what the first effect of the scope, by its key, waits for, nil if what is
-// left now would do for all of them. The caller holds mu.
+// lacks returns the missing budget of the scope's first waiting effect, by key, or nil if the remaining budget covers all of them. The caller holds mu.
 func (j *Journal) lacks(m *memory) *runlog.BudgetError {
 	for _, key := range slices.Sorted(maps.Keys(m.short)) {
 		e := m.short[key]
@@ -260,30 +257,29 @@ func (j *Journal) lacks(m *memory) *runlog.BudgetError {
 	return nil
 }
 
-// Budget is what the run may use.
+// Budget returns the budget of the run.
 func (j *Journal) Budget() runlog.Budget {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.ledger.limit
 }
 
-// Spent is what the run has used: the sum of what its log says effects did cost.
+// Spent returns the amounts that the run has used: the sum of the recorded costs of its effects.
 func (j *Journal) Spent() runlog.Amount {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.ledger.spent
 }
 
-// lack takes note that a task waits for a larger budget.
+// lack notes that a task waits for a larger budget.
 func (m *memory) lack(key, path string, short *runlog.BudgetError) error {
 	short.Path = path
 	put(&m.short, key, short)
 	return short
 }
 
-// Affords returns a *BudgetError if an amount goes beyond what is left of the budget and
-// not set aside for anything, and takes note that the task waits for it. It sets nothing
-// aside. The key names what the amount is for, within the task.
+// Affords returns a *BudgetError if an amount exceeds the budget that is neither used nor reserved, and notes that the task waits for it. It reserves
+// nothing. The key names the purpose of the amount within the task.
 func (s *Scope) Affords(key string, need runlog.Amount) error {
 	if s == nil {
 		return nil
@@ -300,8 +296,8 @@ func (s *Scope) Affords(key string, need runlog.Amount) error {
 	return j.course.afresh(func() error { return m.lack(key, s.path, short) })
 }
 
-// AffordsWithin is [Scope.Affords] for what the tasks within the scope are about to cost together. Once one of them has begun, it returns
-// nil: that was afforded before the run was resumed.
+// AffordsWithin works like [Scope.Affords], for the expected total cost of the tasks within the scope. If one of them has already begun, it returns nil:
+// the check passed before the run was resumed.
 func (s *Scope) AffordsWithin(key string, need runlog.Amount) error {
 	if s != nil && s.j.begunWithin(s.path) {
 		return nil
@@ -309,7 +305,7 @@ func (s *Scope) AffordsWithin(key string, need runlog.Amount) error {
 	return s.Affords(key, need)
 }
 
-// begunWithin reports whether a task within that of a path has left a record that still counts.
+// begunWithin reports whether a task inside the one at path has a record that is still in effect.
 func (j *Journal) begunWithin(path string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -329,8 +325,7 @@ func (j *Journal) begunWithin(path string) bool {
 	return false
 }
 
-// Short returns what the first waiting task, in the order of their paths, lacks; nil if
-// none waits for a larger budget.
+// Short returns the missing budget of the first waiting task, by path, or nil if none waits for a larger budget.
 func (j *Journal) Short() *runlog.BudgetError {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -350,7 +345,7 @@ func (j *Journal) Wall() (left time.Duration, limited bool) {
 	return max(0, limit-j.elapsed()), limit > 0
 }
 
-// Late is the error of a run whose execution time is over.
+// Late returns the error of a run that has used up its execution time.
 func (j *Journal) Late() *runlog.BudgetError {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -358,7 +353,7 @@ func (j *Journal) Late() *runlog.BudgetError {
 	return &runlog.BudgetError{What: runlog.BudgetWall, Limit: limit, Used: max(limit, int64(j.elapsed()))}
 }
 
-// Low returns, for an agent, the limit whose soft share is used up, "" for none.
+// Low returns the limit whose soft share is used up, for an agent to be told, or "" if there is none.
 func (s *Scope) Low() string {
 	if s == nil {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// rebudget changes the budget of the run from now on.
+// rebudget carries out a request to change the budget of the run.
 func (j *Journal) rebudget(ctx context.Context, r *unlisted.Request) error {
 	b := mail.Budget{Request: r.ID}
 	if json.Unmarshal(r.Data, &b.Budget) != nil {
@@ -27,12 +27,12 @@ func (j *Journal) rebudget(ctx context.Context, r *unlisted.Request) error {
 	return j.Write(ctx, "", runlog.KindEvent, "", e)
 }
 
-// Steered returns what users have said to an agent of the task since its last turn, oldest first. If that is something, it is an
-// effect of that key and agent in the log, so that a run that is resumed or replayed tells it before the same turn.
+// Steered returns the messages that users have sent to an agent of the task since its last turn, oldest first. If there are any, it records them as an
+// effect with that key, so that a resumed or replayed run delivers them before the same turn.
 //
-// Work names the agent within its task, "" for the only one. Turn is the key of the turn that comes next: one that has begun is told
-// nothing new. Before is "", or the key of the turn that the agent was about to end with: it is told nothing new if its task has done more
-// since, which depends on that end.
+// Work names the agent within its task, "" if it is the only one. Turn is the key of the next turn; if it has already begun, Steered returns nothing
+// new. Before is "", or the key of the turn that the agent was about to end with; if its task has done anything since, which depends on that end,
+// Steered returns nothing new.
 func (s *Scope) Steered(ctx context.Context, key, agent, work, turn, before string) (texts []string, err error) {
 	if s == nil {
 		return nil, nil
@@ -57,7 +57,7 @@ func (s *Scope) Steered(ctx context.Context, key, agent, work, turn, before stri
 	return texts, err
 }
 
-// endsWith reports whether the last that a task and all within it have done is the effect of a key, or a part of it.
+// endsWith reports whether the last record of a task, with everything inside it, belongs to the effect with a key.
 func (j *Journal) endsWith(path, key string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -78,7 +78,7 @@ func (j *Journal) endsWith(path, key string) bool {
 	return true
 }
 
-// said returns what was said to the agent of a path and has not been told, oldest first.
+// said returns the messages to the agent at a path that were not delivered yet, oldest first.
 func (j *Journal) said(path string) (all []mail.Message) {
 	c := &j.cancels
 	j.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Listen is [Journal.Listen]. Without a log there are no answers.
+// Listen works like [Journal.Listen]. Without a log there are no answers.
 func (s *Scope) Listen() (answered <-chan struct{}, stop func()) {
 	if s == nil {
 		return nil, func() {}
@@ -22,19 +22,18 @@ func (s *Scope) Listen() (answered <-chan struct{}, stop func()) {
 	return s.j.Listen()
 }
 
-// A WaitError reports that a task cannot go on before a question is answered. A task
-// that gets one returns it; it is run again from its top with the answer.
+// A WaitError reports that a task cannot continue before a question is answered. A task that gets one must return it; once the answer is there, the task
+// runs again from its beginning.
 type WaitError struct{ Question runlog.Question }
 
 func (e *WaitError) Error() string {
 	return fmt.Sprintf("%s asks: %s", e.Question.Path, e.Question.Text)
 }
 
-// Waits reports that the task is not over.
+// Waits reports that the task has not ended. It always returns true.
 func (e *WaitError) Waits() bool { return true }
 
-// Waits reports whether an error says that a task has not failed but waits for
-// something outside: it, or one that it wraps, has a method Waits that says so.
+// Waits reports whether an error means that a task has not failed but waits: the error, or one that it wraps, has a method Waits that returns true.
 func Waits(err error) bool {
 	var w interface {
 		error
@@ -43,14 +42,14 @@ func Waits(err error) bool {
 	return errors.As(err, &w) && w.Waits()
 }
 
-// ErrDenied says that a question will not be answered.
+// ErrDenied reports that a question was denied instead of answered.
 var ErrDenied = errors.New("denied")
 
-// ErrNoLog says that a run without a log cannot ask.
+// ErrNoLog reports that a task asked a question in a run without a log.
 var ErrNoLog = errors.New("a run without a log cannot pause for an answer; run it with a journal")
 
-// unknown asks what to do about an effect that must not be repeated and whose outcome
-// is not known. It gives nil if it is to be repeated all the same, or what it gave.
+// unknown asks what to do about an effect that must not be repeated and whose outcome is unknown. It returns nil if the user wants it repeated anyway,
+// or the outcome that the user states.
 func (s *Scope) unknown(ctx context.Context, e *Effect, intents int) (json.RawMessage, error) {
 	q := &runlog.Question{
 		Key: runlog.UnknownKey(e.Key, intents), Kind: runlog.QuestionUnknown,
@@ -86,7 +85,7 @@ func (s *Scope) unknown(ctx context.Context, e *Effect, intents int) (json.RawMe
 	}
 }
 
-// with shows what an effect was begun with, cut at a length that people read.
+// with formats the input of an effect, cut to a readable length.
 func with(input any) string {
 	if input == nil {
 		return ""
@@ -112,8 +111,8 @@ func (e *HappenedError) Error() string {
 	return fmt.Sprintf("%s was done before an interruption; its output is lost, and it must not be done again", e.Name)
 }
 
-// Ask returns the answer to a question, or a *WaitError while there is none. The
-// question's Key names it within its task. A denied question gives ErrDenied.
+// Ask returns the answer to a question, or a *WaitError while there is none. The question's Key names it within its task. If the question is denied, Ask
+// returns ErrDenied.
 func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, error) {
 	if s == nil {
 		return nil, ErrNoLog
@@ -146,7 +145,7 @@ func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, e
 	return nil, &WaitError{open}
 }
 
-// question returns whether the task has asked that, and the answer, if there is one.
+// question reports whether the task has asked the question with that key, and returns the answer, if there is one.
 func (s *Scope) question(key string) (answer runlog.Answer, asked, answered bool) {
 	s.j.mu.Lock()
 	defer s.j.mu.Unlock()
@@ -180,7 +179,7 @@ func (v *recovered) open() []runlog.Question {
 	return out
 }
 
-// An AnsweredError reports that a question has its answer already.
+// An AnsweredError reports that a question is already answered.
 type AnsweredError struct{ Path, Key string }
 
 func (e *AnsweredError) Error() string {
@@ -194,7 +193,7 @@ func (e *UnfitError) Error() string {
 	return fmt.Sprintf("%s: the answer to question %q %s", e.Path, e.Key, e.Why)
 }
 
-// An UnaskedError reports that a task has asked no such question.
+// An UnaskedError reports that a task has not asked the question being answered.
 type UnaskedError struct {
 	Run, Path, Key string
 	Open           []runlog.Question // those that can be answered
@@ -208,9 +207,8 @@ func (e *UnaskedError) Error() string {
 	return fmt.Sprintf("run %s: %s has no question %q; open are: %s", e.Run, e.Path, e.Key, cmp.Or(strings.Join(open, ", "), "none"))
 }
 
-// Answer closes an open question of the task of that path. The key may be "" for the only
-// one it has. Each question is answered once: the second answer gives *AnsweredError, one
-// that does not fit *UnfitError, and one without a question *UnaskedError.
+// Answer closes an open question of the task at that path. The key may be "" if the task has only one. Each question is answered once: Answer returns
+// *AnsweredError for a second answer, *UnfitError for one that does not fit, and *UnaskedError if there is no such question.
 func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) error {
 	j.questions.Lock()
 	defer j.questions.Unlock()
@@ -233,7 +231,8 @@ func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) err
 	return j.Write(ctx, status, runlog.KindAnswered, path, &timed)
 }
 
-// answerable returns an answer with the key of its question, nil if the question has that very answer, or why it answers none.
+// answerable completes an answer with the key of its question. It returns nil if the question already has this same answer, and an error if the answer
+// fits no open question.
 func (v *recovered) answerable(id, path string, a *runlog.Answer) (*runlog.Answer, error) {
 	m := v.of(path)
 	if a.Key == "" && len(m.asked) == 1 {
@@ -259,8 +258,8 @@ func (v *recovered) answerable(id, path string, a *runlog.Answer) (*runlog.Answe
 	return a, nil
 }
 
-// Post asks whoever holds the run to answer a question, and sets the key of the answer if it has none. It returns the number of
-// the first record that may be the answer, 0 if the question has that answer already, and the errors of [Journal.Answer].
+// Post sends an answer to the holder of the run, and sets the key of the answer if it is empty. It returns the number of the first record that may be
+// the answer, 0 if the question already has this answer, and the errors of [Journal.Answer].
 func Post(ctx context.Context, store runlog.Store, id, path string, a *runlog.Answer, now time.Time) (from uint64, err error) {
 	infos, err := store.Runs(ctx, &runlog.Filter{ID: id})
 	if err != nil {
@@ -296,7 +295,7 @@ func Post(ctx context.Context, store runlog.Store, id, path string, a *runlog.An
 	return from, unlisted.Post(ctx, store, id, &r)
 }
 
-// Open lists the open questions of the scope, and of all within it, as [Journal.Open] does.
+// Open lists the open questions of the scope and of all scopes inside it, ordered by path and key.
 func (s *Scope) Open() []runlog.Question {
 	if s == nil {
 		return nil
@@ -306,9 +305,8 @@ func (s *Scope) Open() []runlog.Question {
 	})
 }
 
-// Withdraw denies the questions of the scope, and of all within it, that are open: who has
-// asked them will not go on. By is the word for who did that. A replay takes it from the
-// record, like every answer.
+// Withdraw denies the open questions of the scope and of all scopes inside it, because the task that asked them does not continue. By is recorded as the
+// author of the denial. A replay takes the denial from the record, like every answer.
 //
 // With keys, only the questions of the scope itself that have one of these keys are denied.
 func (s *Scope) Withdraw(ctx context.Context, by string, keys ...string) error {

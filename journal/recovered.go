@@ -13,9 +13,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// recovered is what a journal remembers of its log: a fold of the records from the last snapshot on, and of what that
-// carries. What tasks did is forgotten when their superstep commits: they never run again. The zero value is that of an
-// empty log.
+// recovered is the journal's memory of its log: a fold of the records from the last snapshot on, and of the data carried past it. It forgets the effects
+// of tasks when their superstep commits, since they never run again. The zero value belongs to an empty log.
 type recovered struct {
 	scopes  map[string]*memory
 	spaces  map[string]*space // of the graphs that are under way, by the path of the task that runs them, "" for the run's own
@@ -43,7 +42,7 @@ type space struct {
 	over  bool            // its task has a result: what is still being run leaves nothing
 }
 
-// in returns the space of a path of a task: that of the graph it belongs to.
+// in returns the space of the graph that the task at a path belongs to.
 func (v *recovered) in(path string) *space {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 {
@@ -62,7 +61,7 @@ func (v *recovered) space(path string) *space {
 	return s
 }
 
-// memory is what later effects and questions of a scope need to know of its log.
+// memory holds what later effects and questions of a scope need from its log.
 type memory struct {
 	settled  map[string]runlog.Settled // by key, like the others
 	intents  map[string]intents
@@ -76,7 +75,7 @@ type memory struct {
 	at       uint64                         // its record
 }
 
-// intents counts how often an effect was intended, and whether the last time has no outcome.
+// intents counts the intents of an effect, and notes whether the last one has no outcome.
 type intents struct {
 	n    int
 	open bool
@@ -94,7 +93,7 @@ func (v *recovered) of(path string) *memory {
 	return m
 }
 
-// put sets an entry of a map that is there only once it has one: most scopes never need theirs.
+// put sets an entry of a map and creates the map if needed: most scopes never need theirs.
 func put[V any](m *map[string]V, key string, v V) {
 	if *m == nil {
 		*m = map[string]V{}
@@ -102,7 +101,7 @@ func put[V any](m *map[string]V, key string, v V) {
 	(*m)[key] = v
 }
 
-// note keeps what later effects and questions need of a record.
+// note keeps the data of a record that later effects and questions need.
 func (v *recovered) note(r *runlog.Record) error {
 	data, err := payload(r)
 	if err != nil {
@@ -181,14 +180,14 @@ func (v *recovered) note(r *runlog.Record) error {
 	return nil
 }
 
-// close notes that a request has left a record; "" is none.
+// close notes that a request was recorded; "" means none.
 func (v *recovered) close(request string) {
 	if request != "" {
 		put(&v.handled, request, true)
 	}
 }
 
-// payload decodes the records that a journal reads itself. For others it returns nil.
+// payload decodes a record of a kind that a journal reads itself. For other kinds it returns nil.
 func payload(r *runlog.Record) (data any, err error) {
 	switch r.Kind {
 	case runlog.KindRunStarted:
@@ -225,7 +224,7 @@ func (s *space) keep(r *runlog.Record, inner bool) {
 	}
 }
 
-// forget drops what tasks did, and the graphs they ran: they never run again.
+// forget drops the effects of tasks and the graphs they ran, since these tasks never run again.
 func (v *recovered) forget(tasks []string) {
 	for _, path := range tasks {
 		v.drop(path)
@@ -260,7 +259,7 @@ func (v *recovered) forget(tasks []string) {
 	}
 }
 
-// within reports whether a path is that of something inside of one of the tasks.
+// within reports whether a path lies inside one of the tasks.
 func within(path string, tasks map[string]bool) bool {
 	for i := len(path) - 1; i > 0; i-- {
 		if path[i] == '/' && tasks[path[:i]] {
@@ -270,8 +269,7 @@ func within(path string, tasks map[string]bool) bool {
 	return false
 }
 
-// carry is what must follow a snapshot that is written with the results of the given
-// tasks, nil for nothing.
+// carry returns the data that must follow a snapshot written with the results of the given tasks, or nil if there is none.
 func (v *recovered) carry(tasks []string) *carry.Data {
 	var c carry.Data
 	done := map[string]bool{}
@@ -319,7 +317,7 @@ func values[T any](m map[string]T) []T {
 	return out
 }
 
-// restore takes over what was carried past a snapshot.
+// restore restores the data that was carried past a snapshot.
 func (v *recovered) restore(c *carry.Data) {
 	v.ledger.restore(c.Ledger)
 	for _, id := range c.Handled {
@@ -373,7 +371,7 @@ func unmarshal(r *runlog.Record, into any) error {
 	return nil
 }
 
-// drop forgets what a task did. What it has set aside is free again.
+// drop forgets the effects of a task and releases its reserved budget.
 func (v *recovered) drop(path string) {
 	if m := v.scopes[path]; m != nil {
 		for key := range m.held {
@@ -391,7 +389,7 @@ func (v *recovered) noteOrigin(im *runlog.Imported) {
 	}
 }
 
-// grant takes note of an event, if it grants something.
+// grant notes an event if it is a grant.
 func (v *recovered) grant(r *runlog.Record) {
 	if !bytes.HasPrefix(r.Data, []byte(`{"name":"`+eventGranted+`"`)) {
 		return // as newEvent writes it; nobody else's event is one

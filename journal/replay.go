@@ -16,12 +16,10 @@ import (
 // ReplayOptions say how a run is replayed.
 type ReplayOptions struct {
 	Started runlog.RunStarted // what the run began with
-	// Wait is how long the workflow may take from one record to the next before that
-	// counts as a divergence: what waits for something that will not come looks like what
-	// computes for long. Defaults to a minute.
+	// Wait is how long the workflow may take from one record to the next before that counts as a divergence: waiting for something that will never come
+	// looks the same as a long computation. The default is a minute.
 	Wait time.Duration
-	// Run runs the workflow in a journal. It is called once for each time that the run was resumed, and again after
-	// an answer.
+	// Run runs the workflow in a journal. It is called once per recorded execution, and again after each answer.
 	Run func(ctx context.Context, j *Journal) (Ending, error)
 }
 
@@ -58,8 +56,8 @@ func (d *Divergence) Error() string {
 	return fmt.Sprintf("record %d: %s: %s", d.Seq, at, d.Why)
 }
 
-// Replay executes a run again from its own log, in memory, and compares what it writes with what is recorded, frame by
-// frame. No effect is done: each gives what is recorded.
+// Replay re-executes a run from its log, in memory, and compares its new records with the recorded ones, frame by frame. It performs no effects and uses
+// their recorded outcomes.
 func Replay(ctx context.Context, store runlog.Store, id string, opt *ReplayOptions) (*Report, error) {
 	p := &replay{id: id, opt: *opt, script: newScript()}
 	if p.opt.Wait <= 0 {
@@ -111,8 +109,7 @@ func (p *replay) run(ctx context.Context) error {
 	return nil
 }
 
-// seam finds the record at which another version of the graph has taken the run over, nil if
-// there is none among them.
+// seam returns the record at which another version of the graph took over the run, or nil if there is none among recs.
 func (p *replay) seam(recs []runlog.Record) *runlog.Record {
 	for i := range recs {
 		if recs[i].Kind != runlog.KindSnapshot {
@@ -132,7 +129,7 @@ func (p *replay) seam(recs []runlog.Record) *runlog.Record {
 	return nil
 }
 
-// epoch replays what one process did, up to a record.
+// epoch replays the execution of one process, up to a record.
 func (p *replay) epoch(ctx context.Context, to int) (err error) {
 	opt := &Options{script: p.script, Quarantined: true}
 	if p.epochs == 1 {
@@ -176,21 +173,20 @@ func (p *replay) epoch(ctx context.Context, to int) (err error) {
 	return nil
 }
 
-// ahead reports whether the next record of the epoch is to be taken as it is.
+// ahead reports whether the next record of the epoch must be copied from the log.
 func (p *replay) ahead(any bool, kinds ...runlog.Kind) bool {
 	next := p.script.next()
 	return next != nil && p.script.divergence() == nil && (any || slices.Contains(kinds, next.Kind) || mail.BudgetOf(next) != nil)
 }
 
-// inject writes the next record as it is recorded.
+// inject copies the next record from the log.
 func (p *replay) inject(ctx context.Context, j *Journal) error {
 	next := p.script.next()
 	p.injected++
 	return j.Append(ctx, "", runlog.Record{Kind: next.Kind, Path: next.Path, Time: next.Time, Data: next.Data})
 }
 
-// answers gives the recorded answers and changes of the budget when it is their turn, and sees to it that the
-// workflow does not take for ever, until stop is called.
+// answers injects the recorded answers and budget changes when they are due, and ends the workflow if it takes too long, until stop is called.
 func (p *replay) answers(ctx context.Context, j *Journal) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -284,7 +280,7 @@ func (p *replay) end(ctx context.Context, j *Journal, end Ending, err error) err
 	return p.script.differs(j.Write(ctx, "", runlog.KindRunFailed, "", d))
 }
 
-// replayStore is where a replay writes. It takes nothing but what is recorded.
+// replayStore is the store that a replay writes to. It accepts only records that equal the recorded ones.
 type replayStore struct {
 	*runlog.Memory
 	script *script
@@ -313,9 +309,8 @@ func (l *replayLog) Append(ctx context.Context, b *runlog.Batch) error {
 	return l.script.take(b.Records)
 }
 
-// sameQuestion reports whether two records ask the same. Who asks is not compared, since it depends on the version that
-// recorded it, nor the words of a question about an unknown effect. Of a permission request nothing is, since it
-// depends on the folder and the rules of today.
+// sameQuestion reports whether two records ask the same question. It does not compare the asking agent, which depends on the recording version, or the
+// text of a question about an unknown outcome. It compares nothing of a permission request, which depends on the current folder and rules.
 func sameQuestion(recorded, replayed *runlog.Record) bool {
 	var was, is runlog.Question
 	return recorded.Kind == runlog.KindAsked && replayed.Kind == runlog.KindAsked &&
@@ -325,8 +320,8 @@ func sameQuestion(recorded, replayed *runlog.Record) bool {
 			bytes.Equal(was.Schema, is.Schema))
 }
 
-// equal reports whether a record, given the recorded place, is the recorded one byte for
-// byte, and the hash of its frame. See sameQuestion for what may differ.
+// equal reports whether a record, at the recorded position, equals the recorded one byte for byte, and returns the hash of its frame. See sameQuestion
+// for the permitted differences.
 func equal(prev runlog.FrameHash, recorded, replayed *runlog.Record) (bool, runlog.FrameHash, error) {
 	r := *replayed
 	if sameQuestion(recorded, replayed) || timed(recorded.Kind) && sameButTimes(recorded.Data, replayed.Data) {
@@ -341,7 +336,7 @@ func equal(prev runlog.FrameHash, recorded, replayed *runlog.Record) (bool, runl
 	return bytes.Equal(a, b), hash, err
 }
 
-// timed reports whether records of a kind end with lengths of time.
+// timed reports whether the data of records of a kind end with durations.
 func timed(k runlog.Kind) bool {
 	return k == runlog.KindTaskDone || k == runlog.KindTaskFailed || k == runlog.KindSettled
 }
@@ -363,8 +358,8 @@ func sameButTimes(recorded, replayed json.RawMessage) bool {
 	return bytes.Equal(was, is)
 }
 
-// untimed splits the data of a record into what a replay repeats, and the lengths of time at its end that it cannot repeat,
-// with the closing brace.
+// untimed splits the data of a record in two: the part that a replay repeats, and the durations at its end, which it cannot repeat, with the closing
+// brace.
 func untimed(data json.RawMessage) (repeated, times json.RawMessage) {
 	end := len(data) - 1
 	if end < 0 || data[end] != '}' {

@@ -12,14 +12,14 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A Scope is one task's way into its run's log. A nil Scope is that of a run without
-// a log: effects just happen, events go nowhere, and questions cannot be asked.
+// A Scope gives one task access to its run's log. A nil Scope belongs to a run without a log: effects are performed without a record, events are
+// dropped, and questions fail.
 type Scope struct {
 	j    *Journal
 	path string
 }
 
-// Scope is the part of the log that belongs to the task of that path.
+// Scope returns the part of the log that belongs to the task at that path.
 func (j *Journal) Scope(path string) *Scope {
 	if j == nil {
 		return nil
@@ -27,7 +27,7 @@ func (j *Journal) Scope(path string) *Scope {
 	return &Scope{j: j, path: path}
 }
 
-// Path is the identity of the task, "" without a log.
+// Path returns the identity of the task, "" without a log.
 func (s *Scope) Path() string {
 	if s == nil {
 		return ""
@@ -35,7 +35,7 @@ func (s *Scope) Path() string {
 	return s.path
 }
 
-// Run is the identity of the run, "" without a log.
+// Run returns the ID of the run, "" without a log.
 func (s *Scope) Run() string {
 	if s == nil {
 		return ""
@@ -43,8 +43,7 @@ func (s *Scope) Run() string {
 	return s.j.id
 }
 
-// Inner is the scope of a part of the task, which has a name of its own. A name is made
-// of the characters that names of nodes are.
+// Inner returns the scope of a named part of the task. The name may have the same characters as the name of a node.
 func (s *Scope) Inner(name string) *Scope {
 	if s == nil {
 		return nil
@@ -52,13 +51,13 @@ func (s *Scope) Inner(name string) *Scope {
 	return s.j.Scope(s.path + "/" + name)
 }
 
-// Grant records that something is allowed from now on, in the whole run and for as long as
-// it goes on. What that is, a word of the caller's says; nothing else comes of it.
+// Grant records that something is allowed from now on, in the whole run. The caller chooses the word what that names the permission; Grant has no other
+// effect.
 func (s *Scope) Grant(ctx context.Context, what string) error {
 	return s.Emit(ctx, eventGranted, granted{s.ownGrant() + what})
 }
 
-// ownGrant is what the grants that count in the run begin with: those of a file do not count.
+// ownGrant returns the prefix of the grants that are valid in the run: grants from an imported file are not.
 func (s *Scope) ownGrant() string {
 	if s == nil {
 		return ""
@@ -71,7 +70,7 @@ func (s *Scope) ownGrant() string {
 	return s.j.own + " "
 }
 
-// Granted reports whether somebody in the run has granted that.
+// Granted reports whether Grant was called in the run with the same word.
 func (s *Scope) Granted(what string) bool {
 	if s == nil {
 		return false
@@ -82,7 +81,7 @@ func (s *Scope) Granted(what string) bool {
 	return s.j.granted[what]
 }
 
-// Grants lists what was granted in the run, sorted.
+// Grants returns all grants of the run, sorted.
 func (s *Scope) Grants() []string {
 	if s == nil {
 		return nil
@@ -106,7 +105,7 @@ type granted struct {
 	What string `json:"what"`
 }
 
-// Attempts is how many attempts of the task have failed since it was last given up.
+// Attempts returns how many attempts of the task have failed since the task last failed for good.
 func (s *Scope) Attempts() int {
 	if s == nil {
 		return 0
@@ -116,7 +115,7 @@ func (s *Scope) Attempts() int {
 	return s.j.of(s.path).attempts
 }
 
-// GivenUp is how often the task has failed for good, in runs that went on after that.
+// GivenUp returns how often the task has failed for good before the run was resumed.
 func (s *Scope) GivenUp() int {
 	if s == nil {
 		return 0
@@ -126,7 +125,7 @@ func (s *Scope) GivenUp() int {
 	return s.j.of(s.path).given
 }
 
-// Emit records something the task wants known. It is durable when Emit returns.
+// Emit records an event of the task. The event is durable when Emit returns.
 func (s *Scope) Emit(ctx context.Context, name string, data any) error {
 	if s == nil {
 		return nil
@@ -138,7 +137,7 @@ func (s *Scope) Emit(ctx context.Context, name string, data any) error {
 	return s.j.Write(ctx, "", runlog.KindEvent, s.path, e)
 }
 
-// Live shows something to those who follow the run now. It is not recorded.
+// Live shows an event to the current followers of the run. It is not recorded.
 func (s *Scope) Live(name string, data any) {
 	if s == nil || !s.j.hub.followed() {
 		return
@@ -148,7 +147,7 @@ func (s *Scope) Live(name string, data any) {
 	}
 }
 
-// newEvent is the encoding of an Event. It does not look into the data again.
+// newEvent encodes an Event. It does not parse the encoded data again.
 func newEvent(name string, data any) (json.RawMessage, error) {
 	b, err := json.Marshal(data)
 	if err != nil {
@@ -163,7 +162,7 @@ func newEvent(name string, data any) (json.RawMessage, error) {
 	return append(append(append(out, `,"data":`...), b...), '}'), nil
 }
 
-// A timing is when the execution of a task began, and how long it waited for a place before that.
+// A timing holds when a task began to execute, and how long it was queued before.
 type timing struct {
 	at     time.Time
 	queued time.Duration
@@ -192,8 +191,8 @@ func (s *Scope) begin(placed bool) {
 	s.j.begun[s.path] = t
 }
 
-// Took returns for how long the scope's task has executed since Begin, and how long it waited before, in milliseconds. An
-// attempt that follows begins now.
+// Took returns for how long the scope's task has executed since Begin, and how long it waited before, in milliseconds. It starts the clock of the next
+// attempt.
 func (s *Scope) Took() (took, queued int64) {
 	if s == nil {
 		return 0, 0

@@ -13,10 +13,10 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// errCut is why an execution ends where the process ended that is replayed.
+// errCut ends an execution at the record at which the replayed process ended.
 var errCut = errors.New("the recorded process ended here")
 
-// script is the course of a replay: whoever wants to write waits until it is the turn of that record.
+// script is the course of a replay: each writer waits until its record is due.
 type script struct {
 	recs  []runlog.Record
 	lanes map[lane][]int  // where records stand, by what names them
@@ -36,7 +36,7 @@ type script struct {
 	diverged *Divergence
 }
 
-// lane names records that can only be told apart by their order.
+// lane identifies records that differ only in their order.
 type lane struct {
 	kind runlog.Kind
 	path string
@@ -47,7 +47,7 @@ func newScript() *script {
 	return &script{lanes: map[lane][]int{}, paths: map[string]bool{}, moved: make(chan struct{}), limits: map[string]func(){}, missing: map[string]int{}}
 }
 
-// laneOf names a record.
+// laneOf returns the lane of a record.
 func laneOf(r *runlog.Record) lane {
 	l := lane{kind: r.Kind, path: r.Path}
 	var named struct{ Key, Name string }
@@ -72,7 +72,7 @@ func (s *script) add(r runlog.Record) {
 	s.recs = append(s.recs, r)
 }
 
-// open begins an epoch, which goes up to a record.
+// open begins an epoch that ends at a record.
 func (s *script) open(end int, cut context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *script) divergence() *Divergence {
 	return s.diverged
 }
 
-// answered waits until no answer is due, and gives what is, and where.
+// answered waits until the due record is no answer and no budget change, and returns its position and the record.
 func (s *script) answered(ctx context.Context) (int, *runlog.Record) {
 	for {
 		moved := s.move()
@@ -169,7 +169,7 @@ func (s *script) check() {
 	}
 }
 
-// misses reports whether somebody within a task waits for what the epoch has no record of.
+// misses reports whether anything inside a task waits for a record that the epoch does not have.
 func (s *script) misses(path string) bool {
 	for p, n := range s.missing {
 		if n > 0 && (p == path || strings.HasPrefix(p, path+"/")) {
@@ -290,8 +290,8 @@ func (s *script) nearest(l lane) (i int, next bool) {
 	return all[len(all)-1], false
 }
 
-// timeout implements course. The attempt is cut off when its failure is due and it ran out of time, or waits for what the
-// record does not have.
+// timeout implements course. It cancels the attempt when its recorded failure is due and the attempt timed out, or waits for a record that does not
+// exist.
 func (s *script) timeout(ctx context.Context, path string, _ time.Duration, cause error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
@@ -314,8 +314,8 @@ func (s *script) asked(path, key string) {
 	s.change()
 }
 
-// due returns the answer or the change of the budget that is due, unless the task of the question has yet to find that there is no
-// answer: one that finds it at once would not do again what it did then.
+// due returns the answer or budget change that is due. It holds an answer back until the task has found the question open: with the answer already
+// there, the task would skip what it did before the answer.
 func (s *script) due(late bool) *runlog.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -363,7 +363,7 @@ func (s *script) failed(path string, attempt int) *runlog.TaskFailed {
 	return &d
 }
 
-// snapshot implements course. What went on beside the graph decided that, which is not the same each time.
+// snapshot implements course. It follows the record, since the decision depended on concurrent work, which differs each time.
 func (s *script) snapshot(path string, _ bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -375,9 +375,8 @@ func (s *script) snapshot(path string, _ bool) bool {
 	return r.Path == path && (r.Kind == runlog.KindSnapshot || r.Kind == runlog.KindInner)
 }
 
-// await returns the place of the next record of a lane, when it is its turn if that is
-// asked for. What the epoch has no record of never comes to pass in it: then await ends
-// with ctx, or with the epoch.
+// await returns the position of the next record of a lane, and if asked for, waits until it is due. If the epoch has no such record, await returns only
+// when ctx or the epoch ends.
 func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -437,7 +436,7 @@ func (l lane) String() string {
 	return string(l.kind)
 }
 
-// match compares records with those that are due, and gives them their times.
+// match compares records with the due ones, and sets their recorded times.
 func (s *script) match(recs []runlog.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -472,7 +471,7 @@ func (s *script) match(recs []runlog.Record) error {
 	return nil
 }
 
-// take moves on past records that were written.
+// take advances past records that were written.
 func (s *script) take(recs []runlog.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -507,7 +506,7 @@ func (s *script) differ(path, why string, got *runlog.Record) error {
 	return s.diverged
 }
 
-// differs takes an error of writing: a divergence is noted already.
+// differs handles an error of a write; a divergence is already noted.
 func (s *script) differs(err error) error {
 	if s.divergence() != nil {
 		return nil
@@ -525,5 +524,5 @@ func (s *script) stalled(after time.Duration) {
 	_ = s.differ(due.Path, fmt.Sprintf("nothing wrote the recorded %s within %s", due.Kind, after), nil)
 }
 
-// afresh implements course: the record has what came of it.
+// afresh implements course. It does not call f: the record holds the result.
 func (s *script) afresh(func() error) error { return nil }

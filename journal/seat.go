@@ -6,20 +6,19 @@ import (
 	"sync"
 )
 
-// DefaultAgents is how many agents of a run work at once if nothing else is said.
+// DefaultAgents is the default number of agents of a run that may run at once.
 const DefaultAgents = 5
 
-// seats hold back the agents of a run: so many work at once, the others wait in the order in which they came.
+// seats limits how many agents of a run are running at once. The others wait in the order of their arrival.
 type seats struct {
 	mu      sync.Mutex
 	taken   int
 	waiting []chan struct{} // each is closed when it is its turn
 }
 
-// Sit waits until the agent may work beside the others of the run, whatever began them: a node, a step or another
-// agent. It returns what gives the place back, which must be called once. An agent that waits for others lets them
-// have its place, so that work within work has an end. In a replay, and without a log, nobody waits. If stopped is
-// closed before it is its turn, Sit returns ok false.
+// Sit waits until the agent may run beside the other agents of the run, whether a node, a step or another agent started them. It returns a function that
+// releases the seat and must be called once. An agent that waits for sub-agents must release its seat, so that nested agents cannot deadlock. In a
+// replay, and without a log, Sit does not wait. If stopped is closed first, Sit returns ok false.
 func (s *Scope) Sit(ctx context.Context, stopped <-chan struct{}) (rise func(), ok bool, err error) {
 	rise, ok = func() {}, true
 	if s != nil {

@@ -7,10 +7,9 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// SnapshotDue reports whether the next commit of a graph is one to be written with a snapshot: it is due, or the log of
-// the graph has grown twice as large since its last snapshot as that is. Snapshots then grow threefold, so all of them
-// together are at most half as large again as the last one, and both the log and a recovery stay linear in what the
-// run produced. The path is that of the task that runs the graph, "" for the run's own.
+// SnapshotDue reports whether the next commit of a graph must include a snapshot: if due is true, or if the log of the graph has grown since its last
+// snapshot by twice the size of that snapshot. Snapshots then grow threefold, so all of them together are at most half as large again as the last one,
+// and both the log and a recovery stay linear in what the run produced. The path is that of the task that runs the graph, "" for the run's own.
 func (j *Journal) SnapshotDue(path string, due bool) bool {
 	j.mu.Lock()
 	since, size := j.since, j.size
@@ -22,8 +21,8 @@ func (j *Journal) SnapshotDue(path string, due bool) bool {
 	return j.course.snapshot(path, due || since > max(2*size, j.opt.SnapshotAfter))
 }
 
-// carryOn adds what must follow a snapshot, at the moment it is written. The snapshot goes first, so that
-// nothing of the group is before it and missing from it.
+// carryOn adds the data that must follow a snapshot when the snapshot is written. It puts the snapshot first, so that no record of the group precedes it
+// without being part of it.
 func (j *Journal) carryOn(group []*appending) error {
 	i, k := -1, -1
 	for n, a := range group {
@@ -58,8 +57,8 @@ func (j *Journal) carryOn(group []*appending) error {
 	return nil
 }
 
-// carried is what must follow the last of some records, a snapshot. The first snapshot of
-// a log may carry what comes from another one: only who writes it knows that.
+// carried returns the data that must follow a snapshot, the last of recs. The first snapshot of a log may carry data of another log, which only its
+// writer knows.
 func (j *Journal) carried(recs, rest []runlog.Record) (*carry.Data, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -209,7 +209,7 @@ type TaskSend struct {
 	Failed bool            `json:"failed,omitempty"` // Arg says how the sender failed
 }
 
-// TaskFailed is an attempt that failed.
+// TaskFailed describes a failed attempt.
 type TaskFailed struct {
 	Node    string `json:"node"`
 	Key     string `json:"key,omitempty"`

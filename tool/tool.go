@@ -45,7 +45,7 @@ type Tool struct {
 // ImportedFile stands in Call.Seen for the file from which a run was imported.
 const ImportedFile = "an imported file"
 
-// A Call is one use of a tool, and what a tool may know of who uses it.
+// A Call is one call of a tool, with what the tool may know of its caller.
 type Call struct {
 	ID   string          // the model's name for the call
 	Key  string          // identifies the call across crashes and retries, for tools that are idempotent by key

@@ -57,8 +57,7 @@ func (a *Aggregator[A]) Value(c Aggregating) (A, bool) {
 	return v.value, v.some
 }
 
-// Aggregating is where an aggregator can be read: a *Context, which it can be
-// added to from as well, or a *Barrier.
+// Aggregating is an argument for reading an aggregator: a *Context, which can also add to it, or a *Barrier.
 type Aggregating interface{ aggregating() *aggregates }
 
 // AnyAggregator is an *Aggregator of any type.

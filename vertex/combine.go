@@ -5,8 +5,7 @@ import "cmp"
 // A Combiner combines two messages to the same vertex into one. It must not depend on anything else.
 type Combiner[M any] struct {
 	fold func(a, b M) M
-	// What fold makes from the left of the slots of these vertices. Being one loop, it is
-	// faster than a call of fold for every message.
+	// The result of folding the slots of these vertices from the left. Being one loop, it is faster than a call of fold for every message.
 	gather     func(slots []M, from []int32) M
 	gatherSome func(slots []M, from []int32, said []uint64) (M, bool)
 }

@@ -28,8 +28,8 @@ type Run[V, E, M any] struct {
 	closed, gone   []uint64 // who never computes again; who of them does not exist
 	anyEnds, holes bool     // whether any bit of them is set
 
-	// With a Combine. What is said to all neighbours goes to slots, and from there by push to the
-	// inboxes or, if gather is set, stays in what were the inboxes until the next superstep
+	// Used with a Combine. A message to all neighbours goes to a slot. A push then copies it to the
+	// inboxes. If gather is set, it stays instead in the former inboxes until the next superstep
 	// gathers it.
 	inbox, nextInbox, slots []M
 	has, nextHas            []uint64 // who has a message in inbox and nextInbox

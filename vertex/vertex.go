@@ -86,9 +86,8 @@ type (
 // no attempts. This costs a second V and about a hundred nanoseconds for every vertex that
 // computes, and such a program never gathers; one with neither pays nothing for it.
 type Program[V, E, M any] struct {
-	// Compute computes one vertex. value points at the vertex's own value. Of in, there is one
-	// message at most if the program has a Combine; the slice is valid during the call. It is
-	// called from several goroutines at once, for different vertices.
+	// Compute computes one vertex. value points at the vertex's own value. If the program has a Combine, in holds at most one message; the slice is valid
+	// during the call. It is called from several goroutines at once, for different vertices.
 	//
 	// A panic in it ends the run with a *Error, unless it is tried again; one in Combine
 	// with a *PanicError. All other functions but Copy and Retry.If are called on the goroutine of
@@ -105,9 +104,8 @@ type Program[V, E, M any] struct {
 	// Conflict gives the value of a vertex that is added and exists, or is added again
 	// by another vertex of the same superstep. Nil keeps what was there, or came first.
 	Conflict func(v int32, have, add V) V
-	// Retry says how often and how soon a vertex that failed computes again. A vertex that pauses
-	// keeps its goroutine: a program whose vertices do so at the same time wants a Parallelism to match. Nil
-	// means that a vertex which fails ends the run.
+	// Retry says how often and how soon a vertex that failed computes again. A vertex that pauses keeps its goroutine: if many vertices of a program
+	// pause at the same time, set Parallelism accordingly. Nil means that a vertex which fails ends the run.
 	Retry *Retry
 	// Timeout limits one attempt: the context of the vertex ends then, and the attempt has failed.
 	// It takes effect when Compute returns. If zero, there is no limit.

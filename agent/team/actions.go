@@ -168,8 +168,8 @@ func (r *Result) told() string {
 	return "failed: " + r.Error + "\nWhat it said last: " + r.Output
 }
 
-// confine adds to an agent the tools to have others work that are its own, if it comes with
-// such and is not too deep for them, and takes away what is not for agents of a team.
+// confine adds to an agent its own tools for starting sub-agents, unless it is already too deep for them, and removes the tools that agents of a team
+// must not have.
 func (t *Team) confine(def *agent.Agent, s *seat) (*agent.Agent, error) {
 	a := *def
 	a.Actions = nil

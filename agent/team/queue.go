@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// queues hold back the agents of runs, of each run so many at once, in the order in which
-// they came.
+// queues limits how many agents of each run are running at once. The others wait in the order of their arrival.
 type queues struct {
 	limit int
 	mu    sync.Mutex
@@ -28,7 +27,7 @@ type ticket struct {
 	over  bool          // it was given back
 }
 
-// join takes the last place of a run's queue. With free, nobody has to wait.
+// join adds a ticket at the end of a run's queue. If free is set, the ticket does not wait.
 func (q *queues) join(run string, free bool) *ticket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -105,7 +104,7 @@ type seat struct {
 	away   int     // of its calls, how many wait for others
 }
 
-// rise gives up the place until back has been called as often as rise.
+// rise releases the seat until back has been called as often as rise.
 func (s *seat) rise() {
 	if s == nil {
 		return

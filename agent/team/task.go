@@ -62,7 +62,7 @@ func (k *task) enter() {
 	}
 }
 
-// do does the job, or gives what was recorded of it.
+// do does the job, or returns its recorded result.
 func (k *task) do(ctx, own context.Context) (Result, error) {
 	defer k.seat.leave()
 	j := &k.job
@@ -148,8 +148,7 @@ func (k *task) attend(ctx, own context.Context) (Result, error) {
 	}
 }
 
-// What has come of an agent, and that it was cancelled, is recorded with those who have it
-// work: it is nothing that it did itself.
+// The result of an agent, and its cancellation, are recorded in the scope of its lead, because they are not actions of the agent itself.
 func (k *task) jobKey() string { return jobPrefix + k.name }
 
 func (k *task) cancelKey() string { return "cancelled/" + k.name }
@@ -306,7 +305,7 @@ func result(out *agent.Outcome, err error) Result {
 	return r
 }
 
-// define creates the agent that is to work.
+// define creates the agent for a job.
 func (k *task) define() (*agent.Agent, error) {
 	t := k.team
 	def, err := t.opt.Agents(k.job.Agent)

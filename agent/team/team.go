@@ -1,5 +1,5 @@
-// Package team has agents work for other agents: a lead hands out tasks, and agents do
-// them side by side, each with a conversation and a place in the log of its own.
+// Package team runs sub-agents: a lead hands out tasks, and sub-agents do them in parallel, each with a separate conversation and a separate part of the
+// log.
 //
 // The work of a sub-agent is as durable as that of its lead: a killed run resumes each of them in
 // the middle of its conversation, and a finished result is not computed again. They share the
@@ -25,13 +25,13 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Info is what a lead is told of an agent.
+// Info describes an agent to a lead.
 type Info struct{ Name, Description string }
 
 // Options are the settings of New.
 type Options struct {
-	// Agents makes the agent of a name; must be given. An agent of a team gets the tools to
-	// have others work if it comes with them (see Team.Actions), and only while Depth is left.
+	// Agents creates the agent with a name. It is required. A sub-agent keeps its tools for starting further sub-agents (see Team.Actions), but only down
+	// to Depth.
 	Agents func(name string) (*agent.Agent, error)
 	List   func() []Info // those there are, in the order in which a lead is told of them; must be given
 
@@ -43,14 +43,13 @@ type Options struct {
 	// the run. It may be called again after a crash. An error of it is a note in the log.
 	// Nil keeps it in the log alone.
 	Save func(ctx context.Context, run string, r Result) error
-	// Isolate makes of an agent one whose tools are confined to a folder of its own. It is
-	// called for every agent before it works, and again when a run is resumed; it may give
-	// the agent as it is. Nil isolates none.
+	// Isolate confines the tools of an agent to a separate folder. It is called for every agent before it starts, and again when a run is resumed; it may
+	// return the agent unchanged. If nil, no agent is isolated.
 	Isolate func(run, id string, a *agent.Agent) (*agent.Agent, error)
 	Clock   *agent.Clock // for Result.Duration; nil leaves it 0
 }
 
-// A Team has agents work, in any number of runs. Its methods may be called from several goroutines.
+// A Team runs sub-agents, in any number of runs. Its methods may be called from several goroutines.
 type Team struct {
 	opt    Options
 	queues queues
@@ -64,7 +63,7 @@ type Team struct {
 }
 
 var (
-	// errClosed says that the team takes no more work.
+	// errClosed reports that the team accepts no more jobs.
 	errClosed = fmt.Errorf("the team is closed: %w", pregel.ErrStopped)
 	// errCancelled is why an agent ended that was cancelled, see [List]. Its result is a failure of these words.
 	errCancelled = errors.New("cancelled")
@@ -90,8 +89,8 @@ func New(opt *Options) (*Team, error) {
 
 // A Job is one assignment for an agent.
 type Job struct {
-	// ID names the job among those of its agent within its scope; the same when the task
-	// runs again. SpawnAll defaults it to the place in the list, from 1.
+	// ID names the job among the jobs of its agent within its scope. It must be the same when the task runs again. The default in SpawnAll is the
+	// position in the list, from 1.
 	ID     string
 	Agent  string
 	Prompt string
@@ -112,21 +111,18 @@ type Result struct {
 	Duration time.Duration `json:"duration,omitempty"` // from when it began to work to its end, without its time in the queue but with pauses of the run
 }
 
-// Spawn has one agent work, and gives what has come of it: a failure is a result. The
-// error is one of the run, and is to be returned by the task: a question is open, the budget
-// is used up, the context has ended, or the team was closed.
+// Spawn runs one sub-agent and returns its result; a failure of the agent is a result too. Spawn returns an error only if a question is open, the budget
+// is used up, the context has ended, or the team was closed. The task must return that error.
 //
-// The scope is that of the task it works for, nil without a log. What a job gave is recorded
-// there, and a job of the same agent and ID gives it again.
+// Scope is the scope of the calling task, nil without a log. The result of a job is recorded there, and a job of the same agent and ID returns it again.
 func (t *Team) Spawn(ctx context.Context, scope *journal.Scope, j Job) (Result, error) {
 	results, err := t.spawnAll(ctx, scope, nil, []Job{j})
 	return results[0], err
 }
 
-// SpawnAll has agents work side by side. All run to their ends, whatever becomes of the
-// others; results are in the order of the jobs. If one asks a person, the others go on, and
-// it does too if the answer comes while they are running. The error is as of Spawn: then
-// some results are missing, and a task that runs again gets them.
+// SpawnAll runs sub-agents in parallel. Each runs to its end even if others fail; results are in the order of the jobs. If one asks the user, the others
+// continue, and it continues too if the answer comes while they are running. SpawnAll returns the same errors as Spawn: then some results are missing,
+// and the task gets them when it runs again.
 func (t *Team) SpawnAll(ctx context.Context, scope *journal.Scope, jobs []Job) ([]Result, error) {
 	return t.spawnAll(ctx, scope, nil, jobs)
 }
@@ -143,7 +139,7 @@ func (t *Team) Close() {
 	t.work.Wait()
 }
 
-// spawnAll has agents work for the one that has the seat, nil for a lead that has none.
+// spawnAll runs sub-agents for the agent that holds the seat, nil for a lead without one.
 func (t *Team) spawnAll(ctx context.Context, scope *journal.Scope, parent *seat, jobs []Job) ([]Result, error) {
 	results, errs := make([]Result, len(jobs)), make([]error, len(jobs))
 	t.mu.Lock()
@@ -239,9 +235,8 @@ func (g *gathering) resume() bool {
 	return true
 }
 
-// finish does a task. If it waits for an answer that comes while others run, it
-// continues with that. That it did is recorded, and so is that it was cancelled then: a replay
-// cannot tell by the clock.
+// finish does a task. If the task waits for an answer that comes while others run, it continues with the answer. That, or a cancellation during the
+// wait, is recorded, because a replay cannot derive it from the clock.
 func (g *gathering) finish(ctx context.Context, k *task) (Result, error) {
 	own, leave := k.begin(ctx)
 	defer leave()
@@ -279,8 +274,7 @@ func (g *gathering) finish(ctx context.Context, k *task) (Result, error) {
 	}
 }
 
-// awaits waits for the answer to a question as long as others are running, and says what
-// came: the answer, that the agent was cancelled, or "".
+// awaits waits for the answer to a question as long as others are running. Its result names the event: the answer, the cancellation of the agent, or "".
 func (g *gathering) awaits(own context.Context, k *task, q *journal.WaitError, answered <-chan struct{}) string {
 	idle := g.stay()
 	for {
@@ -315,7 +309,7 @@ func (g *gathering) end() {
 	g.mu.Unlock()
 }
 
-// unknown returns why there is no such agent, and who there is.
+// unknown returns the error for an unknown agent, with the known ones.
 func (t *Team) unknown(name string, err error) string {
 	var names []string
 	for _, i := range t.opt.List() {

@@ -23,7 +23,7 @@ type state struct {
 	Text     string            `json:"text,omitempty"`
 }
 
-// update is what a node changes.
+// update is the update of a node.
 type update struct {
 	Note     map[string]string `json:"note,omitempty"`
 	Approved bool              `json:"approved,omitempty"`

@@ -1,10 +1,9 @@
-// Command review is a tour of what graphs can do: it reviews some files, each by a task of
-// its own, asks a person about what it has found, and writes a report.
+// Command review is a tour of the features of graphs: it reviews files in one task each, asks the user about the findings, and writes a report.
 //
 //	go run ./examples/review run review files=graph/run.go,graph/task.go
 //	go run ./examples/review workflows graph review
 //
-// No model is called: what would be an agent is a plain function here.
+// It calls no model: plain functions stand in for agents.
 package main
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// State is what the nodes know. The tags say how their updates are folded into it.
+// State is the state of the run. Its tags name the reducers for the nodes' updates.
 type State struct {
 	Files    []string `reduce:"union"`
 	Findings []string `reduce:"append"`
@@ -33,7 +32,7 @@ type State struct {
 	Report   string
 }
 
-// Update is what a node contributes. A zero field is not written.
+// Update is the update of a node. A zero field is not written.
 type Update struct {
 	Files    []string
 	Findings []string
@@ -112,7 +111,7 @@ func build() (*graph.Flow[State, Update], error) {
 	return g.Compile()
 }
 
-// Inputs are what the command line takes.
+// Inputs are the inputs from the command line.
 type Inputs struct {
 	Files string `json:"files" jsonschema:"the files to review, with commas between them"`
 }

@@ -9,8 +9,7 @@
 //		EndIf().
 //		Compile()
 //
-// It adds the nodes, edges, branches and catches that you could have added one by one, and nothing
-// else: it creates no nodes of its own.
+// It adds exactly the nodes, edges, branches and catches that you could add one by one, and no further nodes.
 package chain
 
 import (
@@ -87,9 +86,8 @@ func (c *Chain[S, U]) Then(blocks ...Block[S, U]) *Chain[S, U] {
 	return c.then("Then", blocks)
 }
 
-// If continues with what comes up to the Else if a condition holds, and otherwise with what
-// comes between that and the EndIf. Without an Else it goes on after the EndIf. Either way
-// may be empty, but not both.
+// If begins a conditional part: if the condition holds, the nodes before the Else run, and otherwise those between the Else and the EndIf. Without an
+// Else, the run then continues after the EndIf. One of the two parts may be empty, but not both.
 func (c *Chain[S, U]) If(cond func(S) bool) *Chain[S, U] {
 	return c.op(func(l *writer[S, U], b *block[S, U]) { l.begin(b, cond) })
 }

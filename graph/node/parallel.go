@@ -132,7 +132,7 @@ func (p *parallel[S, U]) first(ctx context.Context, t *graph.Task, s S) ([]Resul
 	return []Result[U]{r}, err
 }
 
-// errLost says why a branch was cancelled.
+// errLost is the cause of a branch's cancellation.
 var errLost = errors.New("another branch has won")
 
 // compete returns the winner once all the other branches have ended too.

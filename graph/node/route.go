@@ -60,9 +60,8 @@ func Router[S, U any](name string, choose Chooser[S], update func(S, string) (U,
 // choices is how often a model is asked to choose before the fallback is used.
 const choices = 3
 
-// ByModel returns a chooser that has a model choose: it must call a tool whose one argument is one
-// of the targets. Every turn is recorded. A model that does not choose a target is told so; after
-// three attempts the chooser returns "".
+// ByModel returns a chooser that asks a model: the model must call a tool whose only argument is one of the targets. Every turn is recorded. If the
+// model does not choose a target, it is told so; after three attempts the chooser returns "".
 func ByModel[S any](m model.Model, system string, prompt func(S) (string, error)) Chooser[S] {
 	return func(ctx context.Context, t *graph.Task, s S, targets []string) (string, error) {
 		if m == nil || prompt == nil {

@@ -137,8 +137,7 @@ func imported(s runlog.Status) runlog.Status {
 	return ""
 }
 
-// importing is a run that is being written. It has the status Importing until all of it is
-// there, so that nobody sees a part of it.
+// importing is a run during its import. Its status is Importing until it is complete, so that no listing shows a partial run.
 type importing struct {
 	store  runlog.Store
 	id     string
@@ -151,7 +150,7 @@ type importing struct {
 	bytes  int
 }
 
-// create creates the run, in place of what an import that died has left.
+// create creates the run, and replaces the remains of a crashed import.
 func (w *importing) create(ctx context.Context, run runlog.NewRun) error {
 	var err error
 	if w.log, _, err = unlisted.Create(ctx, w.store, w.id, run); errors.Is(err, runlog.ErrExists) {
@@ -245,7 +244,7 @@ func (w *importing) flush(ctx context.Context, status runlog.Status) error {
 	return w.log.Append(ctx, b)
 }
 
-// remove takes back what was written.
+// remove removes the partial run.
 func (w *importing) remove(ctx context.Context) error {
 	err := errors.Join(w.log.Release(ctx), w.store.Delete(ctx, w.id))
 	if err != nil {

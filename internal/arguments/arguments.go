@@ -1,5 +1,4 @@
-// Package arguments reads what a command line gives, above all the inputs of a workflow: free text, key=value, flags and files.
-// It also says how they are given.
+// Package arguments parses command lines, above all the inputs of a workflow: free text, key=value, flags and files. It also describes how to pass them.
 package arguments
 
 import (
@@ -57,7 +56,7 @@ func AddFlags(flags *pflag.FlagSet, taken func(name string) bool, w *workflow.Wo
 	}
 }
 
-// Given is what a command line says about inputs.
+// Given holds the inputs on a command line.
 type Given struct {
 	Words []string       // free text and key=value
 	Pairs []string       // of -i
@@ -265,7 +264,7 @@ func Required(w *workflow.Workflow) string {
 	return b.String()
 }
 
-// First shows how the first input is given by its name, a required one if there is one; "" if a workflow takes none.
+// First returns an example that passes one input by its name: the first required input, or else the first. It returns "" if the workflow has no inputs.
 func First(w *workflow.Workflow) string {
 	inputs := w.List()
 	if len(inputs) == 0 {
@@ -287,7 +286,7 @@ func assignment(in *workflow.Input) string {
 	return in.Name + "=" + value
 }
 
-// Lines returns what a workflow takes, as a table.
+// Lines returns a table of the inputs of a workflow.
 func Lines(inputs []workflow.Input) []string {
 	if len(inputs) == 0 {
 		return []string{"Inputs:", "  none"}
@@ -307,7 +306,7 @@ func typeWord(kind string) string {
 	return kind
 }
 
-// inputText returns what people are told of an input.
+// inputText describes an input to users.
 func inputText(in workflow.Input) string {
 	text := in.Description
 	if len(in.Enum) > 0 {

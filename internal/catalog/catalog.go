@@ -35,7 +35,7 @@ const (
 	BuiltIn = "built-in"
 )
 
-// Options say where to look. Nil finds what comes with this program.
+// Options name the folders to search. Nil finds only the built-in items.
 type Options struct {
 	// Dir is the folder of the project, absolute, "" for none. One that holds what the user trusted is no project.
 	Dir        string
@@ -71,7 +71,7 @@ const (
 	NotRunnable State = "not runnable" // a workflow that was written for another program
 )
 
-// An Item is something there is, for people.
+// An Item is an entry of the catalog, for display.
 type Item struct {
 	Name         string   `json:"name"`
 	Kind         string   `json:"kind"`   // of a tool: built-in, module, command or mcp; of an agent its dialect; skill, recipe or atomic
@@ -113,7 +113,7 @@ type NotFoundError struct {
 	Kind  string // agent, skill or recipe
 	Name  string
 	Known []string // those there are
-	// Because says why there is none although there is a file: it is switched off, or broken.
+	// Because is the reason why there is no item although there is a file: it is switched off, or broken.
 	Because string
 }
 
@@ -135,8 +135,7 @@ func (e *NotFoundError) FailureCode() string {
 	return ""
 }
 
-// A Catalog is what was found. What changes on disk after it was read is not in it. It is safe for use from several
-// goroutines.
+// A Catalog holds the items that were found. It does not include later changes on disk. It is safe for use from several goroutines.
 type Catalog struct {
 	opt     Options
 	folder  string // of the project, "" for none
@@ -186,7 +185,7 @@ func Open(opt *Options) (*Catalog, error) {
 	return c, nil
 }
 
-// Trusting returns the catalog as it is under another record of what the user trusted. Nothing is read again.
+// Trusting returns the catalog with another trust record. Nothing is read again.
 func (c *Catalog) Trusting(s *trust.Store) *Catalog {
 	t := &Catalog{
 		opt: c.opt, folder: c.folder, states: map[trust.Kind][]trust.Status{}, walks: map[string]int{},
@@ -216,12 +215,12 @@ func (c *Catalog) Problems() []Problem {
 	return out
 }
 
-// ToolProblems returns those of the Problems that are about tools in files and servers.
+// ToolProblems returns the Problems of tools in files and of servers.
 func (c *Catalog) ToolProblems() []Problem {
 	return slices.Concat(c.scripts().problems, c.servers().problems)
 }
 
-// found is what was found of a kind: in the order of precedence, what is used of each name, and what went wrong.
+// found holds the items of one kind in the order of precedence, the item in use for each name, and the problems.
 type found[T any] struct {
 	all      []T
 	list     []T // by name, those that go before the others of their name

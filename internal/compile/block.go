@@ -65,7 +65,7 @@ func (s results) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{"steps": steps})
 }
 
-// UnmarshalJSON reads what MarshalJSON gives.
+// UnmarshalJSON decodes the output of MarshalJSON.
 func (s *results) UnmarshalJSON(b []byte) error {
 	var in struct {
 		Steps map[string]*recipe.Result `json:"steps"`

@@ -56,7 +56,7 @@ func NewModel(env func(string) string) model.Model {
 // Name returns the constant Name.
 func (m *scriptedModel) Name() string { return Name }
 
-// Generate streams the turn that follows those in the request, so that a resumed run gets the same.
+// Generate streams the turn that follows the turns in the request, so that a resumed run gets the same one.
 func (m *scriptedModel) Generate(ctx context.Context, req *model.Request) iter.Seq2[model.Part, error] {
 	turn, hold := m.next(req)
 	return func(yield func(model.Part, error) bool) {

@@ -1,4 +1,4 @@
-// Package detach starts a run in a process of its own, which goes on when the terminal or the page that started it is gone.
+// Package detach starts a run in a separate process, which keeps running after the terminal or the page that started it is closed.
 package detach
 
 import (
@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// Flag is the flag that a user gives, and Hidden the one that the process of its own is given in its place: the file into which
-// it writes the ID of the run once that has begun.
+// Flag is the flag that a user sets. The separate process gets the flag Hidden instead; its value is the file into which that process writes the ID of
+// the run once it has begun.
 const (
 	Flag   = "detach"
 	Hidden = "detached"
 )
 
-// A Process is one that executes a run.
+// A Process is a separate process that executes a run.
 type Process struct {
 	Run string `json:"run"`
 	PID int    `json:"pid"`
@@ -38,7 +38,7 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("the process ended with exit code %d before the run began: %s", e.Exit, e.Output)
 }
 
-// Args returns the arguments of the process: those of the user without Flag, and with more flags.
+// Args returns the arguments of the separate process: those of the user, without Flag and with more flags.
 func Args(given []string, more ...string) []string {
 	end := slices.Index(given, "--")
 	if end < 0 {
@@ -48,9 +48,8 @@ func Args(given []string, more ...string) []string {
 	return slices.Concat(flags, more, given[end:])
 }
 
-// Start starts the program with arguments and waits until its run has begun. The folder returns where the files of a run are
-// kept, in which the process has the file process.log; "" is for nowhere. Temp is a folder of the user for what is only needed
-// until then.
+// Start starts the program with arguments and waits until its run has begun. Folder returns the folder with the files of a run, in which the process
+// writes the file process.log; "" means that there is none. Temp is a folder of the user for files that are only needed until the run has begun.
 func Start(ctx context.Context, program string, args []string, temp string, folder func(id string) string) (*Process, error) {
 	if err := os.MkdirAll(temp, 0o700); err != nil {
 		return nil, err
@@ -105,7 +104,7 @@ func Start(ctx context.Context, program string, args []string, temp string, fold
 	return p, nil
 }
 
-// Began tells who started this process that its run has begun. The file is the value of the flag Hidden.
+// Began reports to the starting process that the run has begun. File is the value of the flag Hidden.
 func Began(file, id string) error {
 	part := file + ".part"
 	if err := os.WriteFile(part, []byte(id), 0o600); err != nil {

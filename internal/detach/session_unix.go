@@ -4,5 +4,5 @@ package detach
 
 import "syscall"
 
-// session returns what gives the process a session of its own, so that the end of a terminal does not reach it.
+// session returns the attributes that start the process in a new session, so that closing the terminal does not end it.
 func session() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -2,7 +2,7 @@ package detach
 
 import "syscall"
 
-// session returns what gives the process a group and no console.
+// session returns the attributes that start the process in a new group and without a console.
 func session() *syscall.SysProcAttr {
 	const detachedProcess = 0x8
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP | detachedProcess}

@@ -13,8 +13,7 @@ import (
 type Options struct {
 	Run  string // the ID of the run, for the comment that says what the recipe is from
 	Name string // of the recipe; defaults to one made of the title of the run
-	// Loose keeps steps whose texts paraphrase earlier results. The recipe is then a draft, and
-	// says so.
+	// Loose keeps steps whose texts paraphrase earlier results. The recipe is then a draft, and is marked as one.
 	Loose bool
 	// Synthesizer is the agent for the last answer if the lead gave that answer itself. The default
 	// is "synthesizer".
@@ -32,7 +31,7 @@ type Made struct {
 	Notes  []string // what else people should know of it, each in a line
 }
 
-// A Cut is work of the run that did not become a step of the recipe.
+// A Cut is a piece of the run's work that did not become a step of the recipe.
 type Cut struct {
 	What string `json:"what"` // "agent researcher"
 	Path string `json:"path"` // where it is in the log

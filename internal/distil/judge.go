@@ -115,7 +115,7 @@ func (p *plan) prune() {
 	p.steps = slices.DeleteFunc(p.steps, func(s *step) bool { return !needed[s] })
 }
 
-// proper names the steps, drops the inputs that nothing needs, and refuses what is not proven.
+// proper names the steps, drops unused inputs, and refuses unproven steps.
 func (p *plan) proper() error {
 	if len(p.steps) == 0 {
 		return unfit("nothing that agents or tools did in it came to anything")

@@ -1,5 +1,4 @@
-// Package encodable finds what in a type does not survive being encoded as JSON and
-// decoded again by encoding/json.
+// Package encodable finds the parts of a type that are lost or changed when encoding/json encodes and decodes a value.
 package encodable
 
 import (

@@ -20,17 +20,17 @@ const (
 	maxLine  = runlog.MaxFrame + 64<<10
 )
 
-// storedOnly is the name of a live-only event that no run has written.
+// storedOnly is the name of a live-only event that Follow itself yields; no run writes it.
 const storedOnly = "stored.only"
 
-// StoredOnly reports whether a record of Follow says that, for now, only stored records come: the process that executes the run
-// cannot be reached.
+// StoredOnly reports whether a record of Follow announces that only stored records follow for now, because the process that executes the run cannot be
+// reached.
 func StoredOnly(r *runlog.Record) bool {
 	var e runlog.Event
 	return r.Seq == 0 && r.Kind == runlog.KindEvent && r.Path == "" && json.Unmarshal(r.Data, &e) == nil && e.Name == storedOnly
 }
 
-// Look has the process that executes a run look for requests at once, if it can be reached.
+// Look asks the process that executes a run to look for requests at once, if it can be reached.
 func Look(ctx context.Context, paths []string, run string) {
 	if conn := connect(ctx, paths); conn != nil {
 		greet(conn, hello{Look: true, Run: run})
@@ -38,7 +38,7 @@ func Look(ctx context.Context, paths []string, run string) {
 	}
 }
 
-// connect reaches the first of the sockets that answers, nil for none.
+// connect returns a connection to the first socket that answers, or nil if none does.
 func connect(ctx context.Context, paths []string) *net.UnixConn {
 	d := net.Dialer{Timeout: dialTime}
 	for _, path := range paths {
@@ -63,9 +63,9 @@ func greet(conn *net.UnixConn, h hello) {
 	_ = json.NewEncoder(conn).Encode(h) // if it fails, nothing can be read either
 }
 
-// Follow is runlog.Follow, with the live-only records of the process that executes the run while that answers at one of the
-// paths. If it stops answering, Follow continues with the store at the next record, and looks for it, or for the next one, again.
-// If none answers for a moment while the run executes, one record says so: see StoredOnly.
+// Follow is like runlog.Follow, and also yields live-only records while the process that executes the run answers at one of the paths. If that process
+// stops answering, Follow reads on from the store and keeps looking for a process that executes the run. If none answers for a moment while the run
+// executes, Follow yields one record that reports it: see StoredOnly.
 func Follow(ctx context.Context, store runlog.Store, paths []string, run string, from uint64) iter.Seq2[runlog.Record, error] {
 	return func(yield func(runlog.Record, error) bool) {
 		f := &follower{store: store, paths: paths, run: run, yield: yield}
@@ -99,8 +99,8 @@ func (f *follower) put(r runlog.Record) bool {
 	return f.yield(r, nil)
 }
 
-// listen yields what the process that executes the run sends, until it sends no more or what cannot be. It closes the
-// connection, and reports whether to continue with the store.
+// listen yields the records that the executing process sends, until it sends no more or sends an invalid one. It closes the connection, and reports
+// whether to continue with the store.
 func (f *follower) listen(ctx context.Context, conn *net.UnixConn) (more bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	closed, guarded := make(chan struct{}), make(chan struct{})
@@ -135,8 +135,8 @@ func (f *follower) listen(ctx context.Context, conn *net.UnixConn) (more bool) {
 
 var errElsewhere = errors.New("the run is known better elsewhere")
 
-// guard calls leave once the process has been silent for a while and the store has what it did not say: it may be stopped, and
-// another may execute the run by now. It returns when ctx ends.
+// guard calls leave once the process has been silent for a while although the store has newer records: the process may be suspended, and another may
+// execute the run by now. It returns when ctx ends.
 func (f *follower) guard(ctx context.Context, leave func()) {
 	t := time.NewTicker(silence)
 	defer t.Stop()
@@ -159,7 +159,8 @@ func (f *follower) guard(ctx context.Context, leave func()) {
 
 var errSearched = errors.New("the search for the executing process is over")
 
-// read yields what is stored until a process answers that executes the run, which it returns, or until nobody executes it.
+// read yields stored records until a process that executes the run answers, and returns the connection to it. It also returns when no process executes
+// the run any more.
 func (f *follower) read(ctx context.Context) (conn *net.UnixConn, more bool) {
 	for {
 		reading, stop := context.WithCancelCause(ctx)
@@ -199,8 +200,8 @@ func (f *follower) read(ctx context.Context) (conn *net.UnixConn, more bool) {
 	}
 }
 
-// search returns the first process that answers, and nil if ctx ends or, unless that was told, none does at first. It calls stop
-// with errSearched before.
+// search returns a connection to the first process that answers. It returns nil if ctx ends, or if none answers at first and the reader does not know
+// that yet (told). Before it returns, it calls stop with errSearched.
 func (f *follower) search(ctx context.Context, told bool, stop context.CancelCauseFunc) *net.UnixConn {
 	t := time.NewTicker(redial)
 	defer t.Stop()
@@ -217,7 +218,7 @@ func (f *follower) search(ctx context.Context, told bool, stop context.CancelCau
 	}
 }
 
-// tell yields that only stored records come, if the run executes.
+// tell yields the StoredOnly record if the run is executing.
 func (f *follower) tell(ctx context.Context) bool {
 	f.told = true
 	infos, err := f.store.Runs(ctx, &runlog.Filter{ID: f.run})

@@ -4,5 +4,5 @@ package live
 
 import "net"
 
-// mine reports whether the process at the other end is this user's, as far as the system says: others cannot reach the directory.
+// mine reports whether the process at the other end belongs to this user. This system cannot tell, but other users cannot reach the directory.
 func mine(*net.UnixConn) bool { return true }

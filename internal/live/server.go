@@ -1,12 +1,12 @@
-// Package live carries a run's records from the process that executes it to other processes of the same user on the same
-// machine, live-only records included, through a Unix socket for each run.
+// Package live sends a run's records, including live-only ones, from the executing process to other processes of the same user on the same machine, over
+// one Unix socket per run.
 //
-// A client writes one line and reads the records as JSON Lines, as Follow of a journal yields them. A live-only record has seq 0.
+// A client writes one line and then reads records as JSON Lines, in the order in which Journal.Follow yields them. A live-only record has seq 0.
 //
 //	{"v":1,"run":"7f3a","from":413}
 //	{"seq":413,"epoch":1,"time":"2026-11-23T19:05:46.1Z","kind":"task.done","path":"write","data":{…}}
 //
-// With "look":true the process looks for requests of others at once instead, and closes the connection.
+// With "look":true the process instead looks for requests of other processes at once, and closes the connection.
 package live
 
 import (
@@ -37,7 +37,7 @@ const (
 	drainTime  = 100 * time.Millisecond
 )
 
-// hello is what a client writes.
+// hello is the line that a client writes.
 type hello struct {
 	V    int    `json:"v"`
 	Run  string `json:"run"`
@@ -45,7 +45,7 @@ type hello struct {
 	Look bool   `json:"look,omitempty"`
 }
 
-// record is a line of what it reads.
+// record is a line that a client reads.
 type record struct {
 	Seq   uint64          `json:"seq"`
 	Epoch uint64          `json:"epoch,omitempty"`
@@ -75,8 +75,8 @@ type Server struct {
 	clients sync.WaitGroup
 }
 
-// Listen makes the socket of a run at the first of the paths where it can, in place of any that is there: the caller holds the
-// run. Its directory is made if needed, and belongs to this user alone. The caller calls Serve and Close.
+// Listen creates the socket of a run at the first path where this is possible, and replaces an existing socket: the caller must hold the run. It creates
+// the directory if needed; only this user has access to it. The caller must call Serve and Close.
 func Listen(paths []string, run string, source Source) (*Server, error) {
 	err := errors.New("no path for the socket of run " + run)
 	for _, path := range paths {
@@ -99,7 +99,7 @@ func (s *Server) bind() (err error) {
 	if err := private(dir); err != nil {
 		return err
 	}
-	// It is complete before it has its name: nobody meets one that does not listen yet.
+	// The socket listens before it is renamed to its final path, so that no client finds one that does not listen yet.
 	temp := filepath.Join(dir, "."+strings.ToLower(rand.Text()[:8]))
 	if len(temp) > len(s.path) {
 		return fmt.Errorf("the socket name %s is too short", filepath.Base(s.path))
@@ -119,7 +119,7 @@ func (s *Server) bind() (err error) {
 	return nil
 }
 
-// private sees to it that a directory is there, and is this user's alone.
+// private creates a directory if needed, and makes sure that only this user has access to it.
 func private(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -136,7 +136,7 @@ func private(dir string) error {
 	return nil
 }
 
-// Serve serves clients until the server is closed and each of them has what it can still get. It is called once.
+// Serve serves clients until the server is closed and each client has read the remaining records. It must be called once.
 func (s *Server) Serve() {
 	for {
 		conn, err := s.ln.AcceptUnix()
@@ -164,8 +164,8 @@ func (s *Server) Serve() {
 	s.cancel()
 }
 
-// Close removes the socket, unless another process has replaced it, and does not wait. Close what the source follows before:
-// clients have a moment to take the rest of it.
+// Close removes the socket, unless another process has replaced it, and does not wait. Close the followed journal first: clients then have a moment to
+// read the remaining records.
 func (s *Server) Close() {
 	_ = s.ln.Close()
 	if now, err := os.Lstat(s.path); err == nil && os.SameFile(s.file, now) {
@@ -175,7 +175,7 @@ func (s *Server) Close() {
 	context.AfterFunc(s.ctx, func() { late.Stop() })
 }
 
-// serve does what one client wants. One that wants nothing known, or takes nothing for a while, is closed.
+// serve answers one client. It closes the connection if the request is invalid, or if the client reads nothing for a while.
 func (s *Server) serve(conn *net.UnixConn) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	closed := make(chan struct{})

@@ -1,5 +1,5 @@
-// Package mail reads what the log of a run has of requests to its holder: changes of the budget, what was said to agents, and
-// which agents can be spoken to.
+// Package mail reads from the log of a run the requests to its holder that were carried out, such as changes of the budget and messages to agents, and
+// which agents accept messages.
 package mail
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// EventBudget is the name of the event of the run that changes its budget. Budget is its data.
+// EventBudget is the name of the event that changes the budget of a run. Its data is a Budget.
 const EventBudget = "budget.changed"
 
 // A Budget is a change of the budget of a run.
@@ -21,7 +21,7 @@ type Budget struct {
 	Request string        `json:"request,omitempty"` // the ID of the request for it
 }
 
-// BudgetOf returns the change of the budget that a record is, nil if it is none.
+// BudgetOf decodes a record that changes the budget. It returns nil for any other record.
 func BudgetOf(r *runlog.Record) *Budget {
 	if r.Kind != runlog.KindEvent || r.Path != "" || !bytes.HasPrefix(r.Data, []byte(`{"name":"`+EventBudget+`"`)) {
 		return nil
@@ -33,21 +33,21 @@ func BudgetOf(r *runlog.Record) *Budget {
 	return &e.Data
 }
 
-// KindSteer is the kind of the effect by which an agent is told what users say. Steering is its output.
+// KindSteer is the kind of the effect by which an agent receives messages of users. Its output is a Steering.
 const KindSteer = "steer"
 
-// Steering is what users have said to an agent between two of its turns, oldest first.
+// Steering holds the messages that users sent to an agent between two of its turns, oldest first.
 type Steering struct {
 	Messages []Message `json:"messages"`
 }
 
-// A Message is something that a user has said to an agent.
+// A Message is a message of a user to an agent.
 type Message struct {
 	Request string `json:"request"` // its ID
 	Text    string `json:"text"`
 }
 
-// SteeringOf returns what the outcome of an effect has told an agent, nil for another effect.
+// SteeringOf returns the messages that the outcome of an effect of KindSteer holds, and nil for other effects.
 func SteeringOf(d *runlog.Settled) []Message {
 	var s Steering
 	if d.Kind != KindSteer || json.Unmarshal(d.Output, &s) != nil {
@@ -56,13 +56,13 @@ func SteeringOf(d *runlog.Settled) []Message {
 	return s.Messages
 }
 
-// An Agent is one that runs, or waits, as far as the log of its run says.
+// An Agent is a running or waiting agent, according to the log of its run.
 type Agent struct {
 	Path string // its address
 	Name string
 }
 
-// Agents returns the agents that have begun and not ended, those that have begun first first. The first is the lead.
+// Agents returns the agents that have begun and not ended, in the order in which they began. The first is the lead.
 func Agents(recs iter.Seq2[runlog.Record, error]) ([]Agent, error) {
 	var all []Agent
 	for r, err := range recs {
@@ -80,7 +80,7 @@ func Agents(recs iter.Seq2[runlog.Record, error]) ([]Agent, error) {
 	return all, nil
 }
 
-// Ends reports whether with a record the agent of that path has ended: its task is over, or its work for another agent.
+// Ends reports whether a record ends the agent at that path: its task has ended, or its job as a sub-agent.
 func Ends(r *runlog.Record, agent string) bool {
 	within := func(path string) bool { return path == agent || strings.HasPrefix(agent, path+"/") }
 	if r.Kind == runlog.KindTaskDone {
@@ -93,13 +93,13 @@ func Ends(r *runlog.Record, agent string) bool {
 	return within(r.Path+"/"+d.Key) || within(r.Path+"/"+strings.TrimPrefix(d.Key, "job/")) // of a node, or of a team
 }
 
-// Told reports whether with a record an agent was told what the request of that ID says.
+// Told reports whether a record shows that an agent received the message with that request ID.
 func Told(r *runlog.Record, request string) bool {
 	d := Settled(r)
 	return d != nil && slices.ContainsFunc(SteeringOf(d), func(m Message) bool { return m.Request == request })
 }
 
-// Settled returns the outcome of an effect, nil for another record.
+// Settled decodes a record that holds the outcome of an effect. It returns nil for any other record.
 func Settled(r *runlog.Record) *runlog.Settled {
 	var d runlog.Settled
 	if r.Kind != runlog.KindSettled || json.Unmarshal(r.Data, &d) != nil {

@@ -409,7 +409,7 @@ func (s *Server) followed(tb testing.TB, name string, sync bool) {
 	}
 }
 
-// Promote makes a standby a primary of its own, which waits for nobody.
+// Promote promotes a standby to an independent primary without synchronous standbys.
 func (s *Server) Promote(tb testing.TB) {
 	tb.Helper()
 	err := s.exec("SELECT pg_promote()")

@@ -1,8 +1,8 @@
 // Package prices knows what models cost and how much they hold: a table, embedded and dated,
 // over which a user's own can be laid without a new release.
 //
-// The numbers are facts that others gathered; providers change them without notice. A model that is
-// missing from the table has no price, and its cost is not counted.
+// The prices were collected by third parties; providers change them without notice. A model that is missing from the table has no price, and its cost is
+// not counted.
 package prices
 
 import (

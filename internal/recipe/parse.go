@@ -263,7 +263,7 @@ func (p *reading) choice(n *yaml.Node, what string, words ...string) string {
 	return ""
 }
 
-// meant returns a hint only if it names one word: the words are listed already.
+// meant returns a hint only if it names a single word, because the error already lists all words.
 func meant(hint string) string {
 	if strings.Contains(hint, "did you mean") {
 		return hint

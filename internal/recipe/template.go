@@ -14,7 +14,7 @@ func (r Ref) String() string { return r.path }
 // Path returns the parts of the reference.
 func (r Ref) Path() []string { return strings.Split(r.path, ".") }
 
-// Step returns the id of the step that the reference is to, or "" if it is to something else.
+// Step returns the id of the step that is referenced, or "" if the reference names something else.
 func (r Ref) Step() string { return r.below("steps") }
 
 // Input returns the name of the input that the reference is to, or "" if it is to something else.

@@ -40,8 +40,8 @@ func Affordable(root *jsonschema.Schema, v any) bool {
 	return root == nil || !refers(root) || affordable(root, root, v)
 }
 
-// affordable is Affordable for a schema of a document that has references: without them, each of its schemas is looked at once for
-// a part of a value.
+// affordable does the work of Affordable for a schema with references. Without references there is nothing to count: each schema is evaluated once per
+// part of a value.
 func affordable(root, s *jsonschema.Schema, v any) bool {
 	c := &costs{root: root, most: 1_000_000, leaf: new(tree), known: map[costKey]int{}, parts: map[*jsonschema.Schema][]costPart{}}
 	t := c.tree(v)
@@ -81,7 +81,7 @@ func refers(s *jsonschema.Schema) bool {
 	return false
 }
 
-// partsOf returns what is right within a schema, and what it refers to.
+// partsOf returns the direct subschemas of a schema, and its references.
 func (c *costs) partsOf(s *jsonschema.Schema) []costPart {
 	out, known := c.parts[s]
 	if known {

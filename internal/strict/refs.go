@@ -36,7 +36,7 @@ var keywords = sync.OnceValue(func() (out []keyword) {
 	return out
 })
 
-// A part is a schema within another: the keyword that holds it, and the name that it has there, "" for none.
+// A part is a subschema: the keyword that holds it, and its name there, "" if it has none.
 type part struct{ keyword, name string }
 
 // parts returns the schemas right within one.
@@ -77,8 +77,8 @@ const (
 	mostPointers = 16 << 20 // bytes of the pointers to all schemas of a document, which the library keeps
 )
 
-// named returns the schema of a document that a reference names, nil if there is none. It reads the reference as the library
-// does, in which %2F is a slash: what is looked at here must be what applies there.
+// named returns the schema that a reference names, or nil if there is none. It parses the reference like the library, which treats %2F as a slash, so
+// that both find the same schema.
 func named(s *jsonschema.Schema, ref string) *jsonschema.Schema {
 	u, err := url.Parse(ref)
 	if err != nil || !strings.HasPrefix(ref, "#") || u.Fragment != "" && u.Fragment[0] != '/' {
@@ -122,8 +122,8 @@ func within(s *jsonschema.Schema, words []string) (*jsonschema.Schema, []string)
 	return nil, nil
 }
 
-// loops finds out whether checking a value against a schema comes to an end. What applies to the same value must not refer
-// back to itself, and must not be more than can be looked at.
+// loops checks whether validating a value against a schema terminates. The schemas that apply to the same value must not refer back to themselves, and
+// must not be too many to check.
 type loops struct {
 	root *jsonschema.Schema
 	left int                        // schemas that may be looked at
@@ -136,7 +136,7 @@ type loops struct {
 	defaults []*jsonschema.Schema // that have one, which is checked when the schema is read
 }
 
-// Terminates reports whether checking a value against a schema, which may be a stranger's, comes to an end: nil if so.
+// Terminates returns an error if validating a value against a schema, which may be untrusted, might not terminate.
 func Terminates(root *jsonschema.Schema) error {
 	l := &loops{root: root, left: mostSchemas, cost: map[*jsonschema.Schema]int{}, tall: map[*jsonschema.Schema]int{}}
 	if err := l.walk(root, 0); err != nil {
@@ -157,7 +157,7 @@ func Terminates(root *jsonschema.Schema) error {
 	return nil
 }
 
-// walk looks at a schema, to which there is a pointer of so many bytes, and at all within it.
+// walk checks a schema and all of its subschemas. The pointer to the schema has the given number of bytes.
 func (l *loops) walk(s *jsonschema.Schema, pointer int) error {
 	if l.left--; l.left < 0 {
 		return fmt.Errorf("it has more than %d parts", mostSchemas)

@@ -24,7 +24,7 @@ const (
 	maxSchemaDepth = 64
 )
 
-// A SchemaError is what is wrong with a schema, and the JSON pointer of where.
+// A SchemaError describes a mistake in a schema, with a JSON pointer to it.
 type SchemaError struct{ At, Text string }
 
 func (e *SchemaError) Error() string {
@@ -35,18 +35,18 @@ func wrongAt(at, format string, args ...any) error {
 	return &SchemaError{at, fmt.Sprintf(format, args...)}
 }
 
-// A SchemaReader makes a schema of what somebody wrote as one, or reports what is wrong and where.
+// A SchemaReader reads a schema written by a user or a program, or reports its mistakes and their positions.
 type SchemaReader struct {
-	// Lenient leaves out what Go cannot check, such as patterns with a lookahead: whoever wrote the schema checks as well.
+	// Lenient omits keywords that Go cannot check, such as patterns with a lookahead, because the author of the schema checks values too.
 	Lenient bool
-	// Foreign says that a stranger wrote it: values that cannot be cleaned without a change of their meaning are refused.
+	// Foreign marks the schema as untrusted: values that cannot be cleaned without changing their meaning are refused.
 	Foreign bool
-	// Note is told what was changed.
+	// Note is called with a description of each change.
 	Note func(text string)
 }
 
-// Read returns the schema that b is, as JSON. Object says that it must be one of an object, as of a tool's arguments. The
-// schema refers to no other document, and checking a value against it comes to an end.
+// Read reads b, a schema as JSON. If object is set, it must be the schema of an object, as for a tool's arguments. The returned schema refers to no
+// other document, and validating a value against it terminates.
 func (r SchemaReader) Read(b []byte, object bool) (*jsonschema.Schema, error) {
 	out, err := r.read(b, object, false)
 	if err != nil && r.Lenient { // a default that does not fit is no reason to do without the schema
@@ -98,7 +98,7 @@ func (r SchemaReader) read(b []byte, object, bare bool) (*jsonschema.Schema, err
 	return s, nil
 }
 
-// holds returns what a keyword holds, nil for one that is unknown.
+// holds returns the kind of content of a keyword, or nil if the keyword is unknown.
 func holds(name string) reflect.Type {
 	i := slices.IndexFunc(keywords(), func(k keyword) bool { return k.name == name })
 	if i < 0 {
@@ -107,7 +107,7 @@ func holds(name string) reflect.Type {
 	return keywords()[i].holds
 }
 
-// schema checks and mends a schema and those in it.
+// schema checks and repairs a schema and its subschemas.
 func (r SchemaReader) schema(in any, at string, depth int, bare bool) error {
 	s, ok := in.(map[string]any)
 	if !ok {
@@ -165,7 +165,7 @@ func (r SchemaReader) schema(in any, at string, depth int, bare bool) error {
 	return nil
 }
 
-// value checks and mends what a keyword has that holds no schema.
+// value checks and repairs the value of a keyword that holds no schema.
 func (r SchemaReader) value(s map[string]any, key, at string) error {
 	text, isText := s[key].(string)
 	switch key {
@@ -233,7 +233,7 @@ func checkType(v any, at string) error {
 	return nil
 }
 
-// harmless refuses texts that cannot be cleaned without a change of what they mean.
+// harmless refuses texts that cannot be cleaned without changing their meaning.
 func harmless(in any, at string) error {
 	switch in := in.(type) {
 	case string:

@@ -1,5 +1,5 @@
-// Package strict reads JSON and checks it against schemas so that whoever wrote it, a person or a model, is told each
-// place where it is wrong and what is wanted there.
+// Package strict reads JSON and validates it against schemas. Its errors tell the author, a user or a model, each position of a mistake and what is
+// expected there.
 package strict
 
 import (
@@ -29,7 +29,7 @@ const (
 	maxFaults = 20  // named in one message
 )
 
-// Faults lists where a decoded value does not fit a schema, each as a JSON pointer and what is wrong there.
+// Faults lists the mistakes of a decoded value against a schema, each with its JSON pointer.
 func Faults(schema *jsonschema.Resolved, v any) []string {
 	f := faults{root: schema.Schema(), work: new(int)}
 	f.value("", v, f.root)
@@ -60,11 +60,10 @@ func Check(schema *jsonschema.Resolved, value json.RawMessage) error {
 	}
 }
 
-// property finds the names of properties in what the validator calls a place.
+// property finds the names of properties in the validator's description of a position.
 var property = regexp.MustCompile(`/(?:properties|items|prefixItems|additionalProperties)(?:/|$)`)
 
-// plainly returns the place and the reason of what the validator reports, which names places of the schema and begins
-// with each that it came through.
+// plainly extracts the position and the reason from an error of the validator, whose text begins with the path through the schema.
 func plainly(err error) (at, format string, text string) {
 	text = err.Error()
 	for {
@@ -79,7 +78,7 @@ func plainly(err error) (at, format string, text string) {
 	}
 }
 
-// Words returns an error of encoding/json in words for the author of a text: what is there, what is wanted, and where.
+// Words rewrites an error of encoding/json for the author of a text: what was found, what was expected, and where.
 func Words(text []byte, err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -204,7 +203,7 @@ func decodeObject(d *json.Decoder, at string, depth int) (any, error) {
 	return object, nil
 }
 
-// plain is v with the numbers of Go, which is what the schema package understands.
+// plain converts the numbers in v to Go numbers, which the schema package requires.
 func plain(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -264,7 +263,7 @@ func pointer(at, key string) string {
 	return at + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
 
-// TypeName returns what a decoded value is, with its article.
+// TypeName returns the type of a decoded value, with its article.
 func TypeName(v any) string {
 	switch v.(type) {
 	case nil:
@@ -281,8 +280,7 @@ func TypeName(v any) string {
 	return "an object"
 }
 
-// faults are what is wrong with a value. They cover what schemas commonly say, one
-// message per place; the schema itself has the last word.
+// faults lists the mistakes of a value. It covers the common keywords, with one message per position; the schema's own validation is final.
 type faults struct {
 	list []string
 	root *jsonschema.Schema // what references are looked up in
@@ -297,7 +295,7 @@ func (f *faults) add(at, format string, args ...any) {
 	f.list = append(f.list, at+": "+fmt.Sprintf(format, args...))
 }
 
-// short returns the list as far as one message goes.
+// short cuts the list to the length of one message.
 func (f *faults) short() []string {
 	if len(f.list) > maxFaults {
 		return append(slices.Clone(f.list[:maxFaults]), fmt.Sprintf("and %d more", len(f.list)-maxFaults))
@@ -417,7 +415,7 @@ func (f *faults) value(at string, v any, s *jsonschema.Schema) {
 	}
 }
 
-// combined is what the parts of a schema that is made of others say.
+// combined returns the results of the subschemas of a combined schema.
 func (f *faults) combined(at string, v any, s *jsonschema.Schema) {
 	for _, part := range s.AllOf {
 		f.deep++

@@ -7,11 +7,11 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// maxGap bounds how far ahead of what it knows a fold believes the number of a superstep.
+// maxGap is how many supersteps a fold may skip: it ignores a superstep number that is further ahead.
 const maxGap = 1024
 
-// Apply takes the next record, stored or live-only. Stored records come in order; one
-// that was applied before is skipped, and so is what it does not understand.
+// Apply applies the next record, stored or live-only. Stored records must come in order. Apply skips records that it has applied before or does not
+// understand.
 func (r *Run) Apply(rec runlog.Record) {
 	if rec.Seq != 0 {
 		if rec.Seq <= r.Seq {
@@ -53,21 +53,21 @@ func (r *Run) Apply(rec runlog.Record) {
 	r.trim()
 }
 
-// settleStep sets the time of the superstep that is not committed yet, by what the run has taken so far.
+// settleStep sets the time of the uncommitted superstep from the execution time of the run so far.
 func (r *Run) settleStep(own time.Duration) {
 	if s := r.Step(r.step); s != nil && r.timed {
 		s.Time = Span{spent: max(0, own-r.before)}
 	}
 }
 
-// touch notes that a task has changed, and so has everything that it is in.
+// touch marks a task and all tasks around it as changed.
 func (r *Run) touch(t *Task) {
 	for ; t != nil && t.Rev != r.Rev; t = t.Parent {
 		t.Rev = r.Rev
 	}
 }
 
-// applyShape takes the nodes of the run's graph from the first snapshot, which has them.
+// applyShape reads the nodes of the run's graph from the first snapshot.
 func (r *Run) applyShape(rec *runlog.Record) {
 	if rec.Path != "" || r.Nodes != nil {
 		return

@@ -8,16 +8,14 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// Clean removes from text of a model, a tool or a file what harms a terminal: escape
-// sequences go, and so do control characters (C0, C1, DEL), the marks that turn the
-// direction of writing, and those nobody can see. Line feeds and tabs stay; other line
-// ends become line feeds. Broken UTF-8 is replaced.
+// Clean removes from the text of a model, a tool or a file whatever could harm a terminal: escape sequences, control characters (C0, C1, DEL), direction
+// marks and invisible characters. Clean keeps line feeds and tabs, turns other line ends into line feeds, and replaces invalid UTF-8.
 func Clean(s string) string { return clean.Text(s) }
 
-// Line is Clean for a text that must stay on one line: every run of space is one space.
+// Line cleans a text that must stay on one line: like Clean, but it also replaces each run of white space by one space.
 func Line(s string) string { return strings.Join(strings.Fields(Clean(s)), " ") }
 
-// lines cleans a list for people.
+// lines cleans each text of a list.
 func lines(in []string) []string {
 	out := make([]string, len(in))
 	for i := range in {
@@ -26,7 +24,7 @@ func lines(in []string) []string {
 	return out
 }
 
-// Value is a JSON value as people write it: a string is its text, anything else is JSON.
+// Value formats a JSON value for display: the text of a string, and JSON for anything else.
 func Value(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return ""
@@ -38,13 +36,13 @@ func Value(raw json.RawMessage) string {
 	return Clean(string(raw))
 }
 
-// mainArg picks the argument of a tool call that says most: by its usual names, else the first string.
+// mainArg returns the most telling argument of a tool call: the first with a usual name, else the first string.
 func mainArg(args json.RawMessage) string {
 	d := json.NewDecoder(bytes.NewReader(args))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return ""
 	}
-	// The names under which tools take what matters most, the best first.
+	// The usual names of a tool's main argument, the best first.
 	names := [...]string{"command", "query", "pattern", "path", "file", "url", "question", "prompt", "name"}
 	first, best, rank := "", "", len(names)
 	for d.More() {

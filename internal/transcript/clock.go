@@ -31,8 +31,8 @@ func (s *Span) stop(at time.Time) {
 	s.spent, s.since = s.Elapsed(at), time.Time{}
 }
 
-// A load counts the tasks of a run, of a superstep or at and below a path: those that have not ended, and of them
-// those that wait for people and those that do something else than wait for the tasks in them.
+// A load counts the unfinished tasks of a run, of a superstep or at and below a path. Waits counts those that wait for a user, works those that do more
+// than wait for the tasks inside them.
 type load struct{ active, waits, works int }
 
 func (l *load) add(d load) {
@@ -43,10 +43,10 @@ func (l load) minus(d load) load {
 	return load{l.active - d.active, l.waits - d.waits, l.works - d.works}
 }
 
-// idle reports whether it does nothing but wait for people.
+// idle reports whether all of it waits for users.
 func (l *load) idle() bool { return l.waits > 0 && l.works == 0 }
 
-// count brings the loads up to date after a change of a task.
+// count updates the loads after a change of a task.
 func (r *Run) count(t *Task) {
 	for ; t != nil; t = r.above(t.Path) { // whether one waits for the tasks in it depends on them
 		var is load
@@ -92,7 +92,7 @@ func (r *Run) at(path string) *load {
 
 func parent(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
 
-// above is the next task that a path is in, nil for none.
+// above returns the innermost task around a path, or nil if there is none.
 func (r *Run) above(path string) *Task {
 	for path = parent(path); path != ""; path = parent(path) {
 		if t := r.paths[path]; t != nil {
@@ -102,8 +102,8 @@ func (r *Run) above(path string) *Task {
 	return nil
 }
 
-// clocks stops the clocks of what waits for people alone, and starts them again once it does not. Only those that the
-// task is in can have changed.
+// clocks stops the clocks of the run, superstep and tasks that only wait for users, and restarts them afterwards. A change of a task can only affect the
+// tasks around it.
 func (r *Run) clocks(t *Task, at time.Time) {
 	if r.Status != runlog.Running {
 		return

@@ -89,7 +89,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 	}
 }
 
-// spend adds what an effect did cost.
+// spend adds the cost of an effect.
 func (r *Run) spend(t *Task, d *runlog.Settled) {
 	if d.Spent == nil {
 		return
@@ -134,8 +134,8 @@ func (t *Task) item(key string, ended bool) {
 	t.items[key] = was || ended
 }
 
-// show puts a call among the parts when it begins: those of one turn in the order in which the model made them, so that it
-// does not matter which is heard of first. Other effects are shown when they are done.
+// show adds a call to the parts when it begins. Calls of one turn keep the order in which the model made them, whichever is recorded first. Other
+// effects are shown when they are done.
 func (r *Run) show(t *Task, u *Tool) {
 	turn, call, ok := callOf(u.Key)
 	if !ok {
@@ -155,7 +155,7 @@ func (r *Run) show(t *Task, u *Tool) {
 	}
 }
 
-// callOf takes the key of a call of an agent apart.
+// callOf splits the key of an agent's call into the key of the turn and the number of the call.
 func callOf(key string) (turn string, call int, ok bool) {
 	turn, n, ok := strings.Cut(key, "/call-")
 	if !ok {
@@ -165,7 +165,7 @@ func callOf(key string) (turn string, call int, ok bool) {
 	return turn, call, err == nil
 }
 
-// Bookkeeping reports whether an effect is for the log alone.
+// Bookkeeping reports whether an effect serves only the log and is not shown.
 func Bookkeeping(kind string) bool {
 	switch kind {
 	case "branch", "limit", "gate", "grant", "remember", "note", "spill", "save", "cancel", "inputs":
@@ -174,14 +174,12 @@ func Bookkeeping(kind string) bool {
 	return false
 }
 
-// Summary reports whether the turn of a model with that key sums the conversation up: what it says is not
-// the agent's own.
+// Summary reports whether the model turn with that key summarizes the conversation. The text of such a turn is not the agent's own output.
 func Summary(key string) bool {
 	return strings.HasPrefix(key[strings.LastIndexByte(key, '/')+1:], "compact-")
 }
 
-// endPart ends what has a place of its own in the log but no record of its end there: an agent
-// that worked for another, whose job has ended as u says, and the call that had it work.
+// endPart ends the parts whose end is not recorded under their own path: a sub-agent, whose job ended with the outcome u, and the call that started it.
 func (r *Run) endPart(rec *runlog.Record, d *runlog.Settled, u *Tool) {
 	var path string
 	var turn, call int
@@ -226,7 +224,7 @@ func (r *Run) settleAgent(t *Task, d *runlog.Settled, at time.Time) {
 	t.Agents, r.Agents = append(t.Agents, a), append(r.Agents, a)
 }
 
-// use returns the agent of the task that is used under a key, nil if there is none.
+// use returns the agent of the task that has a key, or nil if there is none.
 func (t *Task) use(key string) *Agent {
 	for _, a := range t.Agents {
 		if a.Use == key {
@@ -236,7 +234,7 @@ func (t *Task) use(key string) *Agent {
 	return nil
 }
 
-// AgentOf returns the agent whose turn or call has a key, nil if it is of none.
+// AgentOf returns the agent whose turn or call has a key, or nil if no agent has such a turn or call.
 func (t *Task) AgentOf(key string) *Agent {
 	i := max(strings.LastIndex("/"+key, "/turn-"), strings.LastIndex("/"+key, "/compact-"))
 	if i < 0 {
@@ -245,7 +243,7 @@ func (t *Task) AgentOf(key string) *Agent {
 	return t.use(Line(strings.TrimSuffix(key[:i], "/")))
 }
 
-// settleTurn replaces what was heard of a turn by what is recorded of it.
+// settleTurn replaces the streamed text of a turn by the recorded one.
 func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
 	t.Thinking, t.Summing = false, false
 	t.hush()
@@ -281,7 +279,7 @@ func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
 	r.say(t, d.Key, &resp.Message, false)
 }
 
-// say adds what a model said.
+// say adds the text of a model.
 func (r *Run) say(t *Task, key string, m *model.Message, cut bool) {
 	for _, p := range m.Parts {
 		switch {
@@ -294,7 +292,7 @@ func (r *Run) say(t *Task, key string, m *model.Message, cut bool) {
 	}
 }
 
-// close takes a tool off those running.
+// close removes a tool from the running ones and returns it.
 func (t *Task) close(key string) *Tool {
 	for i, u := range t.open {
 		if u.Key == key {
@@ -359,7 +357,7 @@ func (r *Run) settleTool(t *Task, d *runlog.Settled, at time.Time) *Tool {
 	return u
 }
 
-// plan takes the agent's plan from a call of the tool todo.
+// plan reads the agent's plan from a call of the tool todo.
 func (t *Task) plan(u *Tool) {
 	var list struct{ Todos []Todo }
 	if u.Name != "todo" || json.Unmarshal(u.Input, &list) != nil {

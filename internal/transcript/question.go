@@ -58,13 +58,13 @@ func (r *Run) applyQuestion(rec *runlog.Record) {
 	}
 }
 
-// asks reports whether a task waits for an answer that nobody has given.
+// asks reports whether a task has an open question.
 func (r *Run) asks(path string) bool {
 	t := r.paths[path]
 	return t != nil && t.State == Waiting && slices.ContainsFunc(r.Questions, func(q *Question) bool { return q.Path == t.Path && !q.Answered })
 }
 
-// cleanCall cleans what people read of a call.
+// cleanCall cleans the fields of a call that users read.
 func cleanCall(c *runlog.QuestionCall) *runlog.QuestionCall {
 	if c == nil {
 		return nil
@@ -94,7 +94,7 @@ func (r *Run) changedPart(t *Task, is func(*Part) bool) {
 	}
 }
 
-// all are the parts of a task, none if there is no task.
+// all returns the parts of a task, none if t is nil.
 func (t *Task) all() []Part {
 	if t == nil {
 		return nil

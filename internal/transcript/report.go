@@ -83,5 +83,5 @@ func usage(u model.Usage, agents int, spent runlog.Amount, unpriced bool) Usage 
 	return out
 }
 
-// Used returns what the run used.
+// Used returns the usage of the run.
 func (r *Run) Used() Usage { return usage(r.Usage, len(r.Agents), r.Spent, r.Unpriced) }

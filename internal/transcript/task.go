@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// task finds or makes the task of a path. Of a new one, step is its superstep, -1 for the one under way.
+// task finds or creates the task of a path. Step is the superstep of a new task, -1 for the current one.
 func (r *Run) task(path string, step int, at time.Time) *Task {
 	if t := r.paths[path]; t != nil {
 		r.place(t, step, at)
@@ -48,7 +48,7 @@ func (r *Run) task(path string, step int, at time.Time) *Task {
 	return t
 }
 
-// adopt puts a new task below the one that it is in, and below it those that are in it.
+// adopt inserts a new task into the tree: below the task around it, and above the tasks inside it.
 func (r *Run) adopt(t *Task) {
 	t.Order = r.order[t.Path]
 	if t.Parent = r.above(t.Path); t.Parent != nil {
@@ -74,7 +74,7 @@ func (r *Run) adopt(t *Task) {
 	}
 }
 
-// place moves a task and what is in it to its superstep, once a record says which that is.
+// place moves a task and the tasks inside it to their superstep, once a record names it.
 func (r *Run) place(t *Task, step int, at time.Time) {
 	if step < 0 || step == t.Step || step > len(r.Steps)+maxGap || strings.Contains(t.Path, "/") {
 		return
@@ -93,7 +93,7 @@ func (r *Run) place(t *Task, step int, at time.Time) {
 	}
 }
 
-// grow sees to it that there is a superstep of that number.
+// grow returns the superstep with that number and creates it, and those before it, if needed.
 func (r *Run) grow(n int, at time.Time) *Step {
 	for len(r.Steps) <= n {
 		s := &Step{Number: len(r.Steps)}
@@ -110,7 +110,7 @@ func (r *Run) grow(n int, at time.Time) *Step {
 	return r.Steps[n]
 }
 
-// work is task for one that shows that it is running.
+// work is like task, and marks the task as running.
 func (r *Run) work(path string, step int, at time.Time) *Task {
 	t := r.task(path, step, at)
 	switch t.State {
@@ -123,7 +123,7 @@ func (r *Run) work(path string, step int, at time.Time) *Task {
 	return t
 }
 
-// begins is work for a record that is written when a task begins, if it is the first one of it.
+// begins is like work, for a record that is written when a task begins. Only the first such record of a task counts.
 func (r *Run) begins(rec *runlog.Record) *Task {
 	fresh := r.paths[rec.Path] == nil
 	t := r.work(rec.Path, -1, rec.Time)
@@ -141,7 +141,7 @@ func (t *Task) end(s State, at time.Time) {
 	t.abort(at)
 }
 
-// abort ends the calls under way. Of one whose beginning is not in the log nothing is left.
+// abort ends the running calls. It removes those whose beginning is not in the log.
 func (t *Task) abort(at time.Time) {
 	for _, o := range t.open {
 		o.State = Stopped
@@ -153,7 +153,7 @@ func (t *Task) abort(at time.Time) {
 	t.open = nil
 }
 
-// remove takes a call off the parts.
+// remove removes a call from the parts.
 func (t *Task) remove(u *Tool) {
 	t.Parts = slices.DeleteFunc(t.Parts, func(p Part) bool {
 		if p.Tool == u {
@@ -163,7 +163,7 @@ func (t *Task) remove(u *Tool) {
 	})
 }
 
-// took sets the execution time to what the log says once an execution or an attempt is over.
+// took sets the execution time to the recorded one after an execution or an attempt has ended.
 func (r *Run) took(t *Task, ms int64) {
 	if r.timed {
 		t.stored += time.Duration(ms) * time.Millisecond
@@ -182,7 +182,7 @@ func (t *Task) bytes() int {
 	return n
 }
 
-// add appends a part whose ID is made of the key of an effect or, if that is "", of the number of the record.
+// add appends a part. It derives the part's ID from the key of an effect or, if the key is "", from the number of the record.
 func (r *Run) add(t *Task, key string, p Part) {
 	if key == "" {
 		key = fmt.Sprintf("record-%d", r.Seq)
@@ -266,7 +266,7 @@ func (r *Run) applyTask(rec *runlog.Record) {
 	}
 }
 
-// plan notes the sends that have keys, which are as many tasks of the next superstep of the graph that the sender is in.
+// plan notes the sends with keys. Each becomes a task in the next superstep of the sender's graph.
 func (r *Run) plan(from string, sends []runlog.TaskSend) {
 	inside := from[:strings.LastIndexByte(from, '/')+1]
 	for i, s := range sends {
@@ -296,7 +296,7 @@ func (r *Run) plan(from string, sends []runlog.TaskSend) {
 	}
 }
 
-// split takes the identity of a task apart, as pregel.Path puts it together.
+// split splits the identity of a task that pregel.Path has built.
 func split(path string) (node, key string) {
 	i := strings.IndexAny(path, "[#")
 	if i < 0 {

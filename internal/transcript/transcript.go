@@ -1,8 +1,6 @@
-// Package transcript reads a run log for people: what runs, for how long, what it
-// says and uses, and what it wants to know.
+// Package transcript turns a run log into a view for users: the running tasks, their times, output and usage, and the open questions.
 //
-// A [Run] is a fold. It does no I/O and looks at no clock; where the time matters, the
-// caller says what time it is. All of its text is [Clean].
+// A [Run] is a fold. It does no I/O and reads no clock; where the time matters, the caller passes it. All of its text has gone through [Clean].
 package transcript
 
 import (
@@ -16,8 +14,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A Run is what its log says so far. The zero value is a run of which nothing is
-// known. Apply changes it; it is not safe for use by several goroutines at once.
+// A Run is the state of a run according to its log so far. The zero value is a run without records. Apply changes it; it is not safe for use by several
+// goroutines at once.
 type Run struct {
 	Sandbox   string // what bounds the commands of its last execution; "" if it is not known
 	Workflow  string
@@ -77,7 +75,7 @@ type Run struct {
 	kept   int                        // bytes of their parts
 }
 
-// A Denial is a call of an agent that was turned down.
+// A Denial is a denied call of an agent.
 type Denial struct {
 	Path    string `json:"task"`
 	Agent   string `json:"agent"`
@@ -88,7 +86,7 @@ type Denial struct {
 	By      string `json:"by,omitempty"`     // who turned it down, "" for a rule, or if nobody was there to ask
 }
 
-// String names the call: the tool, and what was to be done with it.
+// String names the call: the tool and its main argument.
 func (d Denial) String() string {
 	if s := Line(d.Subject); s == d.Tool || strings.HasPrefix(s, d.Tool+" {") {
 		return s // of tools that are not known better it begins with their name
@@ -102,13 +100,13 @@ type Step struct {
 	Done   bool
 	Time   Span
 	Tasks  []*Task
-	// Planned says how many tasks of a node were sent for, where they have keys.
+	// Planned counts, by node, the tasks with keys that were sent.
 	Planned map[string]int
 
 	load load
 }
 
-// State describes how a task or a tool is doing.
+// State is the state of a task or a tool.
 type State string
 
 // The states of a task. A tool is only ever running, done, failed or stopped.
@@ -177,13 +175,13 @@ type Todo struct {
 	BlockedBy []string `json:"blockedBy,omitempty"`
 }
 
-// A Progress is how far something long is, of which a live event "progress" tells.
+// A Progress is the progress of a long operation, as reported by a live event "progress".
 type Progress struct {
 	Text      string // what is done, and how much of it
 	Done, All int64  // in units of its own
 }
 
-// A Part is something a task said or did.
+// A Part is a piece of a task's output or one of its actions.
 type Part struct {
 	ID       string // within its task: the same whoever folds the log, and whenever
 	Rev      uint64
@@ -247,7 +245,7 @@ type Agent struct {
 	Ended  time.Time // when it was last heard of
 }
 
-// A Question is something a task wants to know.
+// A Question is a question of a task to the user.
 type Question struct {
 	Path     string               `json:"path"`
 	Key      string               `json:"key"`
@@ -268,7 +266,7 @@ type Question struct {
 	Asked runlog.Question `json:"-"` // as it was asked, whose text is not clean
 }
 
-// Label returns the task as people call it, such as gather/tests for gather[tests].
+// Label returns the display name of the task, such as gather/tests for gather[tests].
 func (t *Task) Label() string {
 	steps := strings.Split(t.Path, "/")
 	for i, step := range steps {
@@ -303,15 +301,15 @@ func Top(path string) string {
 	return path
 }
 
-// Own returns the tasks of the step without those inside of them.
+// Own returns the tasks of the step without the tasks nested in them.
 func (s *Step) Own() []*Task {
 	return slices.DeleteFunc(slices.Clone(s.Tasks), func(t *Task) bool { return strings.Contains(t.Path, "/") })
 }
 
-// Live is what the model has said so far in the turn under way.
+// Live returns the text of the current model turn so far.
 func (t *Task) Live() string { return string(t.shown) }
 
-// LiveTail is the end of Live, of at most n bytes.
+// LiveTail returns at most the last n bytes of Live.
 func (t *Task) LiveTail(n int) string {
 	from := max(0, len(t.shown)-n)
 	for from < len(t.shown) && !utf8.RuneStart(t.shown[from]) {
@@ -320,7 +318,7 @@ func (t *Task) LiveTail(n int) string {
 	return string(t.shown[from:])
 }
 
-// hear adds a delta to what is said in the turn under way.
+// hear appends a delta to the text of the current turn.
 func (t *Task) hear(delta string) {
 	whole := len(t.live) == len(t.shown) // what was said was clean
 	t.live = append(t.live, delta...)
@@ -331,7 +329,7 @@ func (t *Task) hear(delta string) {
 	}
 }
 
-// hush forgets what was said in the turn under way.
+// hush drops the text of the current turn.
 func (t *Task) hush() {
 	if len(t.live) > 0 {
 		t.version++
@@ -339,7 +337,7 @@ func (t *Task) hush() {
 	t.live, t.shown = nil, nil
 }
 
-// Held is what is set aside for what is under way.
+// Held returns the part of the budget that is reserved for running effects.
 func (r *Run) Held() runlog.Amount {
 	var sum runlog.Amount
 	for _, a := range r.aside {
@@ -348,7 +346,7 @@ func (r *Run) Held() runlog.Amount {
 	return sum
 }
 
-// Pending are the nodes of the run's graph that no task has been heard of, in declared order.
+// Pending returns the nodes of the run's graph that have no task yet, in declared order.
 func (r *Run) Pending() []string {
 	begun := map[string]bool{}
 	for _, t := range r.Tasks {
@@ -359,7 +357,7 @@ func (r *Run) Pending() []string {
 	return slices.DeleteFunc(slices.Clone(r.Nodes), func(n string) bool { return begun[n] })
 }
 
-// Current is the running tool, nil if there is none.
+// Current returns the running tool, or nil if there is none.
 func (t *Task) Current() *Tool {
 	if len(t.open) == 0 {
 		return nil
@@ -367,7 +365,7 @@ func (t *Task) Current() *Tool {
 	return t.open[len(t.open)-1]
 }
 
-// Last is what the task said last, including the turn under way.
+// Last returns the latest text of the task, including the current turn.
 func (t *Task) Last() string {
 	if len(t.shown) > 0 {
 		return t.Live()
@@ -380,10 +378,10 @@ func (t *Task) Last() string {
 	return ""
 }
 
-// Ended reports whether the task is over.
+// Ended reports whether the task has ended.
 func (t *Task) Ended() bool { return t.State != Running && t.State != Waiting }
 
-// Open lists the questions nobody has answered.
+// Open returns the open questions.
 func (r *Run) Open() []*Question {
 	var out []*Question
 	for _, q := range r.Questions {
@@ -394,18 +392,18 @@ func (r *Run) Open() []*Question {
 	return out
 }
 
-// Waits reports whether a run that executes does nothing but wait for answers.
+// Waits reports whether an executing run only waits for answers.
 func (r *Run) Waits() bool {
 	return r.Status == runlog.Running && r.asking > 0 && r.Time.since.IsZero()
 }
 
-// AwaitsMessage reports whether a run waits for nothing but the next message of a conversation, so that it needs nobody.
+// AwaitsMessage reports whether a run only waits for the next message of a conversation, so that no user needs to act.
 func (r *Run) AwaitsMessage() bool {
 	open := r.Open()
 	return r.Short == nil && len(open) > 0 && !slices.ContainsFunc(open, func(q *Question) bool { return q.Kind != runlog.QuestionMessage })
 }
 
-// Active lists the tasks that are running or waiting, in the order they were first heard of.
+// Active returns the running and waiting tasks, in the order of their first records.
 func (r *Run) Active() []*Task {
 	var out []*Task
 	for _, t := range r.Tasks {
@@ -416,7 +414,7 @@ func (r *Run) Active() []*Task {
 	return out
 }
 
-// Step is the superstep of that number, nil if there is none.
+// Step returns the superstep with that number, or nil if there is none.
 func (r *Run) Step(n int) *Step {
 	if n < 0 || n >= len(r.Steps) {
 		return nil
@@ -424,11 +422,11 @@ func (r *Run) Step(n int) *Step {
 	return r.Steps[n]
 }
 
-// Task is the task of that path, nil if there is none.
+// Task returns the task at that path, or nil if there is none.
 func (r *Run) Task(path string) *Task { return r.paths[path] }
 
-// End sets how a run has ended whose log does not say so: it was interrupted, or it is of a graph that was run without an
-// engine. A run that is quarantined was interrupted. It changes nothing if the status is Running.
+// End sets the final status of a run if its log does not show it, because the run was interrupted or its graph was run without an engine. A quarantined
+// run counts as interrupted. End changes nothing if the status is Running.
 func (r *Run) End(status runlog.Status) {
 	if status == runlog.Quarantined {
 		status = runlog.Interrupted

@@ -14,11 +14,11 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// WireVersion is the version of the form in which a run is shown to programs that do not fold records.
+// WireVersion is the version of the wire format for programs that show a run without folding its records.
 const WireVersion = 2
 
-// A Change is one line of that form. A snapshot, which says what Type, V, Seq and Rev are, is followed by as many puts as it
-// has; a put gives one thing as it is now, in place of what there was; a drop removes a part; a tail is what a model goes on to say.
+// A Change is one line of the wire format. A snapshot sets Type, V, Seq and Rev and is followed by as many puts as it announces. A put replaces one item
+// by its current state, a drop removes a part, and a tail appends to the text of a model.
 type Change struct {
 	Type string `json:"type"` // snapshot, put, drop or tail
 	V    int    `json:"v,omitempty"`
@@ -37,7 +37,7 @@ type Change struct {
 	Text string `json:"text,omitempty"`
 }
 
-// A Clock is a length of execution time that may still grow.
+// A Clock is an execution time that may still grow.
 type Clock struct {
 	Spent int64      `json:"spent_ms"`
 	Since *time.Time `json:"since,omitempty"` // nil while it does not grow
@@ -165,7 +165,7 @@ type PartView struct {
 	Child  string          `json:"child,omitempty"` // the task of the agent that a call has had work
 }
 
-// Title is the first line of what the agent is to do, of at most 60 letters.
+// Title returns the first line of the agent's assignment, cut to 60 letters.
 func (a *Agent) Title() string {
 	line := []rune(Line(firstLine(a.Prompt)))
 	if len(line) > 60 {
@@ -190,7 +190,7 @@ func cost(spent runlog.Amount, unpriced bool) *Cost {
 	return &Cost{spent.Money, unpriced}
 }
 
-// Cost is what the run has cost so far, nil if that is not known.
+// Cost returns the cost of the run so far, or nil if it is not known.
 func (r *Run) Cost() *Cost { return cost(r.Spent, r.Unpriced) }
 
 // Cost is what the agent has cost so far, nil if that is not known.
@@ -274,7 +274,7 @@ func (t *Task) partView(p *Part) *PartView {
 	return v
 }
 
-// A Feed turns a fold into changes for one reader. The zero value begins with a snapshot.
+// A Feed turns a fold into changes for one reader. The first change of the zero value is a snapshot.
 type Feed struct {
 	rev   uint64
 	begun bool
@@ -282,10 +282,10 @@ type Feed struct {
 	parts map[string]map[string]struct{} // that were given, by path and ID
 }
 
-// said is what a reader was given of the turn under way of a task: so many bytes of a version of it.
+// said records how much of a task's current turn a reader has: the number of bytes of one version of it.
 type said struct{ version, bytes int }
 
-// Next returns what has changed since the last call, nothing if nothing has.
+// Next returns the changes since the last call, none if nothing has changed.
 func (f *Feed) Next(r *Run) []Change {
 	if f.begun && f.rev == r.Rev {
 		return nil
@@ -334,7 +334,7 @@ func (f *Feed) partsOf(t *Task, out []Change) []Change {
 	return out
 }
 
-// tail adds what was said since the last call: from its start, At 0, if that is another turn or reads otherwise by now.
+// tail adds the text that the current turn gained since the last call. If it is another turn or its text was replaced, tail adds all of it, with At 0.
 func (f *Feed) tail(t *Task, out []Change) []Change {
 	was, is := f.said[t.Path], said{t.version, len(t.shown)}
 	if was == is {
@@ -347,13 +347,13 @@ func (f *Feed) tail(t *Task, out []Change) []Change {
 	return append(out, Change{Type: "tail", Path: t.Path, At: len(utf16.Encode([]rune(string(t.shown[:was.bytes])))), Text: string(t.shown[was.bytes:])})
 }
 
-// A Wait is why nothing of a run moves.
+// A Wait is the reason why a run makes no progress.
 type Wait struct {
 	What  string     `json:"what"`            // person, message, budget, rate_limit, storage, operator or worker
 	Until *time.Time `json:"until,omitempty"` // of a rate limit
 }
 
-// Wait returns why nothing of the run moves, nil if something does or the run is over.
+// Wait returns the reason why the run makes no progress, or nil if it does or has ended.
 func (r *Run) Wait() *Wait {
 	switch {
 	case r.Status.Ended() || r.Status == runlog.Failed || r.Status == "":

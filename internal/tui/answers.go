@@ -57,8 +57,8 @@ func parseAnswer(where, s string) (*given, error) {
 	return &given{path: s[:key] + path, value: value, where: where, text: s}, nil
 }
 
-// AnswersTo reads the answers to the open questions of a run as a person gives them: VALUE for the only one that is open, or
-// else PATH=value. Without any the questions are put on the terminal, if there is one: they are nil then.
+// AnswersTo parses a user's answers to the open questions of a run: VALUE if only one is open, or else PATH=value. Without any, it asks the questions on
+// the terminal, if there is one, and returns nil.
 func (c *Screen) AnswersTo(info *runlog.Info, open []Question, where string, texts []string) (Answers, error) {
 	if len(texts) > 1 || len(texts) == 1 && strings.Contains(texts[0], "=") {
 		return ParseAnswers(where, texts)
@@ -86,8 +86,8 @@ func noneOpen(info *runlog.Info) error {
 	return wrong(fmt.Sprintf("run %s has no open question; it is %s", info.ID, info.Status))
 }
 
-// Check returns an error if an answer fits no open question of a run, or could be meant for several, and binds the others to
-// the question that each is for. Unless all of them are to be for questions that are open, some may be for later ones.
+// Check binds each answer to its open question. It returns an error for an answer that fits no question of a run, or more than one. Unless all answers
+// must be for open questions, some may be for later ones.
 func (a Answers) Check(info *runlog.Info, open []Question, all bool) error {
 	if len(a) > 0 && len(open) == 0 && all {
 		return noneOpen(info)
@@ -123,7 +123,7 @@ func (a Answers) Check(info *runlog.Info, open []Question, all bool) error {
 	return nil
 }
 
-// Each calls give for each open question that has an answer, after Check.
+// Each calls give for each open question with an answer. Call Check first.
 func (a Answers) Each(open []Question, give func(path string, answer *runlog.Answer) error) error {
 	for _, q := range open {
 		g := a.take(q.Path, q.Key)
@@ -156,7 +156,7 @@ func (a Answers) CheckSteps(workflow string, shape graph.Shape) error {
 	return nil
 }
 
-// CheckStep returns an error if an answer for a step does not fit what the step asks.
+// CheckStep returns an error if an answer for a step does not fit the step's question.
 func (a Answers) CheckStep(step string, q *runlog.Question) error {
 	for _, g := range a {
 		if g.path != step {
@@ -169,7 +169,7 @@ func (a Answers) CheckStep(step string, q *runlog.Question) error {
 	return nil
 }
 
-// take returns the next answer for a question, among those whose address matches best.
+// take returns the next answer for a question, from the answers with the best matching address.
 func (a Answers) take(path, key string) (found *given) {
 	best := 0
 	for _, g := range a {
@@ -180,8 +180,7 @@ func (a Answers) take(path, key string) (found *given) {
 	return found
 }
 
-// meant returns the questions that an answer may be for, without those that another answer matches
-// better.
+// meant returns the possible questions of an answer, without questions that another answer matches better.
 func (a Answers) meant(g *given, open []Question) (met []Question, others int) {
 	best := 1
 	for _, q := range open {
@@ -235,7 +234,7 @@ func (g *given) addresses(path, key string) int {
 	return 0
 }
 
-// A Question is an open question of a run as people read and answer it.
+// A Question is an open question of a run in the form in which users read and answer it.
 type Question struct {
 	*transcript.Question
 	Address string // how an answer names it
@@ -262,7 +261,7 @@ func Questions(open []*transcript.Question) []Question {
 	return out
 }
 
-// options returns those that the question offers, behind its text.
+// options returns the options that the question offers after its text.
 func (q *Question) options() string {
 	if len(q.Options) == 0 {
 		return ""
@@ -270,7 +269,7 @@ func (q *Question) options() string {
 	return " [" + strings.Join(q.Options, ", ") + "]"
 }
 
-// Headline returns who asks what on one line, with the options.
+// Headline returns one line with the asking task, the question and its options.
 func (q *Question) Headline() string {
 	return transcript.Line(q.Address + " asks: " + headed(q.Header, q.Question.Question) + q.options())
 }
@@ -283,7 +282,7 @@ func headlines(open []Question) []string {
 	return out
 }
 
-// Lines returns all of the question: a permission request with what is to happen, in full.
+// Lines returns the full question; for a permission request, including the whole action.
 func (q *Question) Lines(pal Palette) []string {
 	if q.Call == nil {
 		text, offered := headed(q.Header, transcript.Clean(q.Question.Question)), q.options()
@@ -300,7 +299,7 @@ func (q *Question) Lines(pal Palette) []string {
 	return append([]string{q.Address + ": " + who + " " + wants(q.Call) + q.options()}, lines...)
 }
 
-// Fields returns a line for each field of the form that the question is, nil if it is none.
+// Fields returns a line for each field of a question with a form, and nil for other questions.
 func (q *Question) Fields() []string { return formOf(q.Asked.Schema).with(q.Asked.Default).lines() }
 
 // Example returns an answer to the form that the question is, "" if it is none.
@@ -311,7 +310,7 @@ func (q *Question) Example() string {
 	return ""
 }
 
-// Answers returns answers as they may be given: one such as it is wanted, or where a text may follow a word all there are.
+// Answers returns the possible answers: one example, or all of them if a text may follow a word.
 func (q *Question) Answers() []string {
 	asked := &q.Asked
 	if len(asked.Options) == 0 {

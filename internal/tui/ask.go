@@ -16,7 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// ByPolicy is who answers for OnAsk deny.
+// ByPolicy is the recorded author of answers that OnAsk deny gives.
 const ByPolicy = "policy"
 
 // asker decides about the questions of a run.
@@ -75,9 +75,8 @@ func (k *asker) claim(q *runlog.Question) (c *claim, first bool) {
 
 func (c *claim) answered() *runlog.Answer { return &runlog.Answer{Value: c.answer, By: "flag"} }
 
-// see uses answers given in advance as soon as their questions are asked, and queues the other
-// questions for the user at the terminal. It is called with every record, after the session has
-// processed it.
+// see uses prepared answers as soon as their questions are asked, and queues the other questions for the user at the terminal. It is called with every
+// record, after the session has processed it.
 func (k *asker) see(rec *runlog.Record) {
 	fresh := rec.Seq > k.session.after
 	switch {
@@ -114,7 +113,7 @@ func (k *asker) see(rec *runlog.Record) {
 // interactive reports whether questions are put to a person at the terminal.
 func (k *asker) interactive() bool { return k.opt.OnAsk == "" && k.screen.Asks() }
 
-// move changes what mu protects, and tells who waits for a change.
+// move changes the fields that mu protects, and wakes those that wait for a change.
 func (k *asker) move(how func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -137,8 +136,7 @@ func (k *asker) answeredElsewhere(rec *runlog.Record) {
 	})
 }
 
-// pending returns the open questions that are to be put, in the order in which they were asked.
-// What changes closes moved.
+// pending returns the open questions for the terminal, in the order in which they were asked. Any change closes moved.
 func (k *asker) pending() (open []runlog.Question, moved <-chan struct{}) {
 	all := k.session.questions()
 	k.mu.Lock()
@@ -155,7 +153,7 @@ func (k *asker) pending() (open []runlog.Question, moved <-chan struct{}) {
 	return open, k.moved
 }
 
-// putAll puts one question after the other while the run goes on.
+// putAll asks one question after the other while the run continues.
 func (k *asker) putAll() {
 	for {
 		open, moved := k.pending()
@@ -316,7 +314,7 @@ func (s *Session) Leftover() {
 	}
 }
 
-// fit returns the JSON of an answer as people write it, or says what is wanted.
+// fit converts a typed answer to JSON, or returns an error that describes the expected answer.
 func fit(q *runlog.Question, s string) (json.RawMessage, error) {
 	s = decision(q, s)
 	text, err := json.Marshal(s)
@@ -365,7 +363,7 @@ func typeOf(schema json.RawMessage) string {
 	return s.Type
 }
 
-// offered returns the answers that a question names, as they are to be written.
+// offered returns the answers that a question offers, in the form to type them.
 func offered(q *runlog.Question) []string {
 	var out []string
 	for _, o := range q.Options {
@@ -379,8 +377,7 @@ func offered(q *runlog.Question) []string {
 	return out
 }
 
-// spellings returns how an option is answered: with the text that has to follow it, or without a
-// reason and with one.
+// spellings returns the forms in which an option can be typed: with its required text, or with and without a reason.
 func spellings(q *runlog.Question, option string) []string {
 	word, open := opening(q, option)
 	switch {
@@ -400,7 +397,7 @@ func gated(q *runlog.Question) bool {
 	})
 }
 
-// opening returns the word of an option that a text has to follow, such as "edit: …".
+// opening returns the word of an option that requires a text, such as "edit: …".
 func opening(q *runlog.Question, option string) (word string, open bool) {
 	word, open = strings.CutSuffix(option, ": …")
 	return word, open && (accepts(q, word+": x") || accepts(q, word+": {}"))
@@ -416,8 +413,7 @@ func accepts(q *runlog.Question, s string) bool {
 	return err == nil && q.Fits(text) == nil
 }
 
-// decision returns an answer about a call or at a gate as people write it: in any case, and with
-// yes and no.
+// decision parses a typed answer about a call or at a gate: in upper or lower case, and also as yes or no.
 func decision(q *runlog.Question, s string) string {
 	yes, no, all := agent.AnswerOnce, agent.AnswerDeny, false
 	switch kindOfQuestion(q) {

@@ -83,7 +83,7 @@ func (f form) with(def json.RawMessage) form {
 	return out
 }
 
-// kind returns what a value of the field is, in words.
+// kind describes the type of the field in words.
 func (f *formField) kind() string {
 	if len(f.Enum) > 0 {
 		return "one of " + f.offered()
@@ -107,7 +107,7 @@ func (f *formField) offered() string {
 	return strings.Join(out, ", ")
 }
 
-// about returns what the field is, on one line.
+// about describes the field on one line.
 func (f *formField) about() string {
 	s := f.kind()
 	switch {
@@ -168,7 +168,7 @@ func (f *formField) example() []byte {
 	return []byte(cmp.Or(of[f.Type], `"TEXT"`))
 }
 
-// wrong returns in plain words what is wrong with an answer to a form, "" if it finds nothing.
+// wrong describes the mistake in an answer to a form, and returns "" if it finds none.
 func (f form) wrong(answer string) string {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(answer), &values); err != nil || values == nil {
@@ -206,7 +206,7 @@ func got(v json.RawMessage) string {
 	return strconv.Quote(transcript.Line(s))
 }
 
-// takes reports whether a value is of the field's type, and one that is offered.
+// takes reports whether a value has the field's type and is one of the offered values.
 func (f *formField) takes(v json.RawMessage) bool {
 	s := &jsonschema.Schema{Type: f.Type}
 	for _, e := range f.Enum {
@@ -218,8 +218,8 @@ func (f *formField) takes(v json.RawMessage) bool {
 	return strict.CheckJSON(s, string(v)) == nil
 }
 
-// read returns the value of a field from what a person typed: the number of one that is offered, or the
-// value itself, which for texts is what was typed and for lists may be words with commas between.
+// read parses the typed value of a field: the number of an offered value, or the value itself. Texts need no quotes, and lists may be words separated by
+// commas.
 func (f *formField) read(line string) (json.RawMessage, error) {
 	if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(f.Enum) {
 		if v := json.RawMessage(line); !f.takes(v) {

@@ -10,8 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// settle is how long a question is on the screen before it takes an answer: nobody reads one faster, and what is
-// typed until then was meant for something else.
+// settle is how long a question is on the screen before it accepts an answer: no user reads faster, so earlier input was meant for something else.
 const settle = 400 * time.Millisecond
 
 // input is standard input. Its methods are called by one goroutine at a time.
@@ -24,7 +23,7 @@ type input struct {
 	since time.Time  // what came before that is dropped
 }
 
-// typed is what was read at once.
+// typed is the result of one read.
 type typed struct {
 	text []byte
 	at   time.Time
@@ -56,8 +55,7 @@ func (i *input) read() <-chan typed {
 	return i.parts
 }
 
-// fresh waits until a question has been on the screen long enough, and throws away all that was typed up to then. It is
-// not ok if ctx ends.
+// fresh waits until a question has been on the screen long enough, and discards all earlier input. It returns false if ctx ends.
 func (i *input) fresh(ctx context.Context) (ok bool) {
 	if i.fd < 0 {
 		return true
@@ -72,8 +70,7 @@ func (i *input) fresh(ctx context.Context) (ok bool) {
 	return true
 }
 
-// more returns what was typed next. It is not ok at the end of the input, after Ctrl-D, and when
-// ctx ends.
+// more returns the next input. It returns false at the end of the input, after Ctrl-D, and when ctx ends.
 func (i *input) more(ctx context.Context) (text []byte, ok bool) {
 	if len(i.rest) > 0 {
 		text, i.rest = i.rest, nil
@@ -111,7 +108,7 @@ func (i *input) line(ctx context.Context) (line string, ok bool) {
 	}
 }
 
-// keyed reads a line from a terminal that passes on every key, and calls show with what there is of it so far.
+// keyed reads a line from a terminal that passes on every key, and calls show with the partial line after each.
 func (i *input) keyed(ctx context.Context, show func(line string)) (line string, ok bool) {
 	var b []byte
 	for {

@@ -16,9 +16,9 @@ import (
 	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
-// markdown renders a text for the terminal behind standard output: headings, emphasis, code, quotes and lists are styled, and
-// places such as src/x.go:12-20 of files below dir, which may be "", are links. Where no escape sequences may be sent, and
-// for programs, the text stays as it is.
+// markdown renders a text for the terminal behind standard output: headings, emphasis, code, quotes and lists are styled, and places such as
+// src/x.go:12-20 of files below dir, which may be "", are links. The text stays unchanged if escape sequences are not allowed or the reader is a
+// program.
 func (c *Screen) markdown(s, dir string) string {
 	s = transcript.Clean(s)
 	if !c.OutTTY || !bool(c.Out) || c.Plain {
@@ -120,7 +120,7 @@ func (p *page) inline(n ast.Node) string {
 	return b.String()
 }
 
-// hyperlink creates a link from a text. Where the text is not the address itself the address follows, so that nobody is led astray.
+// hyperlink creates a link from a text. If the text is not the address itself, the address follows, so that no link can hide its target.
 func hyperlink(to, label string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
@@ -136,7 +136,7 @@ func hyperlink(to, label string) string {
 	return link
 }
 
-// place is a file with its lines, as citations name it; a span of code may be one whose name has blanks.
+// place matches a citation: a file with line numbers. In a span of code, the file name may contain blanks.
 var (
 	place     = regexp.MustCompile(`([\pL\pN_.@+/-]+):(\d+)(?:-\d+)?`)
 	spanPlace = regexp.MustCompile(`^(.+):(\d+)(?:-\d+)?$`)

@@ -31,7 +31,7 @@ type prompting struct {
 	count   func() string // which question of how many it is, "" for the only one
 }
 
-// prompt asks the person at the terminal while the run goes on.
+// prompt asks the user at the terminal while the run continues.
 func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer, bool) {
 	a := k.screen
 	pal := a.Err
@@ -82,14 +82,14 @@ func (p *prompting) say(s string) {
 	p.session.change(p.live, func() { p.live.ask(s) })
 }
 
-// call shows a permission request, with so many lines of a long change, or with all for 0.
+// call shows a permission request, with that many lines of a long change, or all of them if 0.
 func (p *prompting) call(fold int) {
 	lines, folded := card(p.q.Call, p.screen.Err, fold)
 	p.folded = max(p.folded, folded)
 	p.say("\n" + p.who + "\n" + strings.Join(lines, "\n") + "\n" + p.choices())
 }
 
-// choices returns what may be answered, in lines.
+// choices lists the possible answers, one per line.
 func (p *prompting) choices() string {
 	var b strings.Builder
 	width := 0
@@ -199,8 +199,7 @@ func (p *prompting) one() (json.RawMessage, bool) {
 	}
 }
 
-// choose creates an answer from what was typed: of the number of a choice, perhaps with the text that it wants. It is "" if
-// none was given after all.
+// choose creates an answer from typed input: the number of a choice, and its text if it requires one. It returns "" if the user gave none after all.
 func (p *prompting) choose(line string) (answer string, ok bool, err error) {
 	c := p.choice(line)
 	switch {
@@ -226,8 +225,7 @@ func (p *prompting) choose(line string) (answer string, ok bool, err error) {
 	return c.answer + ": " + why, ok, nil
 }
 
-// choice returns the one that was typed, by its number or as a word that a text has to follow; nil
-// for anything else.
+// choice returns the choice that was typed, by its number or by its word if it requires a text; nil for any other input.
 func (p *prompting) choice(line string) *choice {
 	n, err := strconv.Atoi(line)
 	for i := range p.menu {
@@ -240,7 +238,7 @@ func (p *prompting) choice(line string) *choice {
 	return nil
 }
 
-// instead asks what to go on with instead of what the question shows, "" for what there is.
+// instead asks for a replacement of the value that the question shows; "" keeps that value.
 func (p *prompting) instead() (string, bool) {
 	now := shown(p.asked)
 	if now != "" {
@@ -275,7 +273,7 @@ func (p *prompting) instead() (string, bool) {
 	}
 }
 
-// shown returns what a question shows at its end, set in by two columns; "" for nothing.
+// shown returns the value at the end of a question, indented by two columns, or "" if there is none.
 func shown(question string) string {
 	lines := strings.Split(strings.TrimRight(question, "\n"), "\n")
 	i := len(lines)
@@ -311,7 +309,7 @@ func (p *prompting) form(f form) (json.RawMessage, bool) {
 	}
 }
 
-// field asks for one field, again until it fits; nil for one that is left out.
+// field asks for one field until the value fits. It returns nil for an omitted field.
 func (p *prompting) field(f *formField) (json.RawMessage, bool) {
 	name := transcript.Line(f.Name)
 	if f.Description != "" {

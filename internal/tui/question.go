@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// kindOfQuestion returns what a question is about, also in logs that do not have it.
+// kindOfQuestion returns the kind of a question, and derives it in older logs that do not record it.
 func kindOfQuestion(q *runlog.Question) runlog.QuestionKind {
 	switch _, unknown := q.Unknown(); {
 	case q.Kind != "":
@@ -141,7 +141,7 @@ func noAlways(c *runlog.QuestionCall) string {
 	return "this is asked about each time"
 }
 
-// wants returns what somebody wants to do, as the rest of a sentence.
+// wants describes the action that needs permission, as the rest of a sentence.
 func wants(c *runlog.QuestionCall) string {
 	subject := transcript.Line(c.Subject)
 	switch {
@@ -178,8 +178,8 @@ func because(rule, origin, reason string) string {
 	return s + ": " + reason
 }
 
-// card returns a permission request in words: what is to happen, in full, where, and why that is
-// asked. Of a long change fold lines are shown, all if fold is 0; folded is how many are not.
+// card describes a permission request: the full action, the folder, and the reason for asking. It shows fold lines of a long change, or all if fold is
+// 0; folded is the number of hidden lines.
 func card(c *runlog.QuestionCall, pal Palette, fold int) (lines []string, folded int) {
 	put := func(s string) { lines = append(lines, s) }
 	body := func(text string, style func(string) string) {
@@ -241,8 +241,7 @@ func card(c *runlog.QuestionCall, pal Palette, fold int) (lines []string, folded
 	return lines, folded
 }
 
-// inFull returns a call as it is shown: what it is about where that is all there is to see, or else
-// the arguments, none of which may be left out.
+// inFull returns the full text of a call: its description if that covers everything, or else all of its arguments.
 func inFull(c *runlog.QuestionCall) string {
 	switch c.Tool {
 	case "bash", "web_fetch", "read_file", "ls", "glob", "grep", "search_docs":
@@ -261,13 +260,13 @@ func allowedBy(p *runlog.QuestionPart) string {
 	return "allowed by the rule " + transcript.Line(p.Rule)
 }
 
-// hidden reports whether a text has characters that the terminal is not sent. Ends of lines are not meant.
+// hidden reports whether a text has characters, other than line ends, that are not sent to the terminal.
 func hidden(s string) bool {
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	return transcript.Clean(s) != s
 }
 
-// asks returns who asks what, for the first line of a question.
+// asks returns the first line of a question, with the asking task.
 func asks(path string, q *runlog.Question) string {
 	who := transcript.Line(spelled(path))
 	if name := transcript.Line(q.Agent); name != "" && !strings.Contains(who, name) {

@@ -27,7 +27,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
-// Settings are what a person can choose about a screen.
+// Settings are the user's settings of a screen.
 type Settings struct {
 	Color    string // auto, always or never; "" means auto
 	NoColor  bool   // send no escape sequences
@@ -59,8 +59,8 @@ type Screen struct {
 	shown    atomic.Pointer[Session] // nil for none
 }
 
-// New returns a screen of three streams: out gets results, err everything else. One that has a method Fd may be a terminal,
-// which Look finds out. Env returns variables of the environment.
+// New creates a screen from three streams: it writes results to out and everything else to err. A stream with a method Fd may be a terminal; Look finds
+// out. Env returns variables of the environment.
 func New(in io.Reader, out, err io.Writer, env func(string) string) *Screen {
 	return &Screen{in: &input{r: in, fd: -1}, out: out, err: err, env: env}
 }
@@ -115,10 +115,10 @@ func (c *Screen) Warn(text string) {
 	}
 }
 
-// Asks reports whether there is a person to ask.
+// Asks reports whether there is a user to ask.
 func (c *Screen) Asks() bool { return c.InTTY && c.errTTY && !c.set.NoInput && !c.set.Programs }
 
-// Fresh waits until what is on the screen can have been read, and drops what was typed up to then: it is no answer.
+// Fresh waits until a user can have read the screen, and discards all earlier input, which is no answer.
 func (c *Screen) Fresh(ctx context.Context) { _ = c.in.fresh(ctx) }
 
 // Line asks for a line outside of a run. It returns "" at the end of the input.
@@ -144,7 +144,7 @@ func (c *Screen) Width() int {
 	return width
 }
 
-// size returns that of the terminal behind standard error, in cells.
+// size returns the size of the terminal behind standard error, in cells.
 func (c *Screen) size() (width, height int) {
 	fd, _ := terminal(c.err)
 	w, h, err := term.GetSize(fd)
@@ -171,9 +171,8 @@ func (c *Screen) broken(s string, tty bool) string {
 	return ansi.Wordwrap(s, width, "")
 }
 
-// Result returns the output of a run as people read it: a text, the text of an object that has one, else JSON. Of an object
-// with a text and a folder of documents, places in that folder are links. Programs, and people who redirect it, get the
-// text as it is.
+// Result formats the output of a run for users: a text, the text of an object that has one, or else JSON. If the object also names a folder of
+// documents, citations of files in that folder become links. Redirected output is the unchanged text.
 func (c *Screen) Result(output json.RawMessage) string {
 	if len(output) == 0 || string(output) == "null" {
 		return ""
@@ -208,7 +207,7 @@ func (p Palette) sgr(code, s string) string {
 // Bold returns a text in bold type.
 func (p Palette) Bold(s string) string { return p.sgr("1", s) }
 
-// Dim returns a text that stands back.
+// Dim returns a text in a dim color.
 func (p Palette) Dim(s string) string { return p.sgr("2", s) }
 
 // Red returns the text of a failure.

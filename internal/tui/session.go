@@ -275,7 +275,7 @@ func spent(r *transcript.Run) []string {
 	return []string{"↓ " + inwords.Count(tokens) + " tokens", inwords.Plural(len(r.Agents), "agent")}
 }
 
-// AskOptions say who answers the questions of a run.
+// AskOptions configure the answers to the questions of a run.
 type AskOptions struct {
 	Answers Answers // those given ahead
 	// OnAsk is what to do about a question that nobody and no default answers: wait, deny or fail. "" asks on a terminal.

@@ -14,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
-// DecisionLines returns what a person sees of a decision, with the whole of what changed or how much that is.
+// DecisionLines returns the lines that describe a trust decision, with the whole change or only its size.
 func (p Palette) DecisionLines(d *host.Decision, whole bool, more string) []string {
 	word := p.Yellow(string(d.State))
 	if d.State == host.Trusted {
@@ -54,10 +54,10 @@ func (p Palette) DecisionLines(d *host.Decision, whole bool, more string) []stri
 	return lines
 }
 
-// mostShown is how many lines of a recipe are shown before somebody agrees to it.
+// mostShown is how many lines of a recipe are shown before the user decides to trust it.
 const mostShown = 120
 
-// recipeLines returns what a person reads of a recipe before agreeing to it: its text.
+// recipeLines returns the text of a recipe that the user reads before trusting it.
 func recipeLines(d *host.Decision, all string) []string {
 	if d.Kind != "workflow" {
 		return nil
@@ -80,7 +80,7 @@ func recipeLines(d *host.Decision, all string) []string {
 	return lines
 }
 
-// ClaimLines returns what an imported run would execute, for people. Unless all is wanted, long parts are cut, and say so.
+// ClaimLines returns lines that show what an imported run would execute. Unless all is set, long parts are cut, with a note.
 func ClaimLines(b *host.Claims, all bool, more string) []string {
 	var out []string
 	put := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }

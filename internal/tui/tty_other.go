@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// flushInput cannot throw anything away here: what was typed early and ended by Enter is dropped by its time.
+// flushInput cannot discard anything on this system. Lines that were typed too early are dropped by their time instead.
 func flushInput(int) error { return errors.ErrUnsupported }
 
 // keys is not supported here: questions are answered by lines.

@@ -25,22 +25,21 @@ func keys(fd int) (restore func(), err error) {
 	return func() { _ = unix.IoctlSetTermios(fd, setTermios, was) }, nil // if it is gone, so is the need
 }
 
-// foreground reports whether the terminal listens to this process: it is not one that a shell has in the background.
+// foreground reports whether this process receives the terminal's input, because it is not a background job of a shell.
 func foreground(fd int) bool {
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	return err != nil || group == unix.Getpgrp()
 }
 
-// stopSignal returns a channel that receives something when the process is to stop for a while, as with Ctrl-Z. Who has it
-// calls stopHere then.
+// stopSignal returns a channel that receives a signal when the process must be suspended, as with Ctrl-Z. The receiver must then call stopHere.
 func stopSignal() (stops <-chan os.Signal, end func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, unix.SIGTSTP)
 	return c, func() { signal.Stop(c) }
 }
 
-// stopHere stops the process, and returns once it continues. A process that no shell looks after is not stopped, as nobody
-// would continue it.
+// stopHere suspends the process, and returns once it continues. It does not suspend a process without a job-control shell, since nothing would continue
+// it.
 func stopHere() {
 	session, err := unix.Getsid(0)
 	group := unix.Getpgrp()

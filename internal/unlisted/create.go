@@ -7,10 +7,9 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Create begins a run of status runlog.Importing: it is not listed until a batch gives it another
-// status. It replaces what a process that died has left of such a run, and returns
-// *runlog.BusyError while a live process makes one of that ID. The error wraps runlog.ErrExists if there is
-// another run of that ID.
+// Create creates a run with the status runlog.Importing: it is not listed until a batch sets another status. It replaces the remains of such a run whose
+// process crashed, and returns *runlog.BusyError while a live process creates a run of that ID. The error wraps runlog.ErrExists if another run has that
+// ID.
 func Create(ctx context.Context, store runlog.Store, id string, run runlog.NewRun) (runlog.Log, runlog.Info, error) {
 	run.Status = runlog.Importing
 	opt := &runlog.AcquireOptions{Create: &run}

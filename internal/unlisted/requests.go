@@ -1,5 +1,4 @@
-// Package unlisted holds what is kept in runs that no listing shows, which are those of status runlog.Importing: runs that
-// are being made, and the mailboxes of runs.
+// Package unlisted manages runs that no listing shows, because their status is runlog.Importing: runs that are being created, and the mailboxes of runs.
 package unlisted
 
 import (
@@ -15,9 +14,9 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// The kinds of requests to the holder of a run. They are not records of the run, which has only what comes of a request.
+// The kinds of requests to the holder of a run. A request is no record of the run; the run's log has only its result.
 const (
-	// KindCancel asks for the part of the run that Path names to be cancelled. What is not running then is not cancelled.
+	// KindCancel asks to cancel the part of the run that Path names. Nothing happens if that part is not running.
 	KindCancel runlog.Kind = "cancel.requested"
 	// KindPause asks for the run to pause. Data is a runlog.RunPaused with By.
 	KindPause runlog.Kind = "pause.requested"
@@ -25,7 +24,7 @@ const (
 	KindReply runlog.Kind = "answer.requested"
 	// KindBudget changes the budget of the run, see runlog.Budget.Over. Data is a runlog.Budget.
 	KindBudget runlog.Kind = "budget.requested"
-	// KindSteer has something said to the agent of that path before its next turn. Data is a string.
+	// KindSteer adds a user's message to the conversation of the agent at that path, before its next turn. Data is a string.
 	KindSteer runlog.Kind = "steer.requested"
 )
 
@@ -48,17 +47,15 @@ type stored struct {
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// RequestsID returns the ID of the log that is the mailbox of a run. It is a log of its own, for
-// only the holder writes that of the run, and it has the status runlog.Importing, so that no listing shows it. Its
-// Info.Parent is the run. It is redacted and encrypted like any other log.
+// RequestsID returns the ID of the log that serves as the mailbox of a run. The mailbox is a separate log, since only the holder may write to the log of
+// the run. Its status is runlog.Importing, so that no listing shows it, and its Info.Parent is the run. It is redacted and encrypted like any other log.
 func RequestsID(run string) string {
 	sum := sha256.Sum256([]byte(run))
 	return "requests-" + hex.EncodeToString(sum[:16])
 }
 
-// Post stores a request for whoever holds the run. It is durable: a later holder reads it if this one does not. The error is
-// *runlog.NotFoundError or *runlog.EndedError if there is no such run or it has ended before. If it ends meanwhile, its log says whether
-// that was with what comes of the request.
+// Post stores a request for whoever holds the run. It is durable: a later holder reads it if this one does not. The error is *runlog.NotFoundError or
+// *runlog.EndedError if there is no such run or it has ended before. If the run ends meanwhile, its log shows whether the request was still carried out.
 func Post(ctx context.Context, store runlog.Store, run string, r *Request) error {
 	known := r.ID != ""
 	if !known {
@@ -102,7 +99,7 @@ func Post(ctx context.Context, store runlog.Store, run string, r *Request) error
 	return nil
 }
 
-// open returns why a run takes no requests.
+// open returns an error if a run takes no requests.
 func open(ctx context.Context, store runlog.Store, run string) error {
 	infos, err := store.Runs(ctx, &runlog.Filter{ID: run})
 	switch {
@@ -116,7 +113,7 @@ func open(ctx context.Context, store runlog.Store, run string) error {
 	return nil
 }
 
-// post stores a request unless, if known, there is one of its ID.
+// post stores a request. If known, it first checks that none of the same ID is stored.
 func post(ctx context.Context, store runlog.Store, run string, r *Request, rec runlog.Record, known bool) (err error) {
 	id := RequestsID(run)
 	log, info, err := store.Acquire(ctx, id, nil)
@@ -151,8 +148,8 @@ func post(ctx context.Context, store runlog.Store, run string, r *Request, rec r
 	return nil
 }
 
-// Read returns the next requests to the holder of a run, behind the place after (0 for the first). There are none if it
-// returns none; else there may be more.
+// Read returns the next requests to the holder of a run, those with a Seq above after (0 for all). It returns none only if there are no more; else there
+// may be more.
 func Read(ctx context.Context, store runlog.Store, run string, after uint64) ([]Request, error) {
 	const page = 64
 	recs, err := store.Read(ctx, RequestsID(run), after+1, page)

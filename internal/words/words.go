@@ -1,4 +1,4 @@
-// Package words knows English words: their stems, and those that say nothing about what a text is about.
+// Package words stems English words, and lists stop words, which do not describe the topic of a text.
 package words
 
 import "strings"

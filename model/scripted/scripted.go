@@ -49,7 +49,7 @@ type Prompt struct {
 	Turns []Turn
 }
 
-// A Turn is one answer. The zero Turn says nothing and ends.
+// A Turn is one answer. The zero Turn is a turn without text that ends at once.
 type Turn struct {
 	Parts []model.Part   // as they are streamed: deltas of text and reasoning, and calls; a call without an ID gets one
 	Usage model.Usage    // yielded after the parts, unless it is zero

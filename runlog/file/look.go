@@ -32,7 +32,7 @@ func (s *store) look(ctx context.Context, id string) (*glance, error) {
 	return s.lookAt(ctx, id, nil, info, err)
 }
 
-// lookAt is look for a caller that already knows the size of the log. The liveness may be nil.
+// lookAt does the same as look, for a caller that already knows the size of the log. The liveness may be nil.
 func (s *store) lookAt(ctx context.Context, id string, live *owners.Liveness, info fs.FileInfo, err error) (*glance, error) {
 	dir := s.runDir(id)
 	for try := 0; ; try++ {
@@ -65,7 +65,7 @@ func (s *store) lookAt(ctx context.Context, id string, live *owners.Liveness, in
 	}
 }
 
-// vouched returns the state in the hold of a run, if it can be trusted.
+// vouched returns the state recorded in the hold file of a run, and reports whether that state is still valid.
 func (s *store) vouched(id, dir string, info fs.FileInfo, live *owners.Liveness) (*glance, bool) {
 	o, ok := readHold(dir)
 	if !ok || o.h.id != id {
@@ -142,7 +142,7 @@ func (c *cache) run(id string, info fs.FileInfo) *glance {
 	return nil
 }
 
-// keep remembers the glance at a log. Info is from before it was looked at.
+// keep caches the glance at a log. Info is from before it was looked at.
 func (c *cache) keep(id string, info fs.FileInfo, g *glance) {
 	if g.damage != nil || g.durable != info.Size() || time.Since(info.ModTime()).Abs() < fresh {
 		return
@@ -188,7 +188,7 @@ func (c *cache) keepPack(path string, info fs.FileInfo, h *header, data []byte) 
 	c.path, c.info, c.h, c.data = path, info, h, data
 }
 
-// maxSpots bounds the runs whose place of reading is remembered.
+// maxSpots limits the number of runs whose reading position is kept.
 const maxSpots = 4096
 
 func (c *cache) spot(id string, h *header, from uint64) (spot, bool) {

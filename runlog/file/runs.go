@@ -25,7 +25,7 @@ func (st *state) claim(until int64) owners.Claim {
 	return owners.Claim{Holder: st.holder, Until: until}
 }
 
-// free returns nil if the run may be taken from whoever held it, see [owners.Owners.Free].
+// free returns nil if the run may be taken from its former holder, see [owners.Owners.Free].
 func (s *store) free(id string, st *state, until int64, seen *owners.Doubt) error {
 	return s.owners.Free(s.now(), st.claim(until), seen, &runlog.BusyError{ID: id, Owner: st.owner, Until: moment(until)})
 }

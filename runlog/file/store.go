@@ -10,12 +10,10 @@
 //
 // # Durability
 //
-// A batch, and all that it changes about the run (its status, for instance), is one write
-// to the end of the log and one fdatasync. The batch counts once its mark is there whole.
-// What a crash leaves of an unfinished batch is never read, and is cut off by the next one
-// to write. It can be told from damage, since a write begins only when the one before it
-// is durable: what cannot be read and has a later write behind it, or was acknowledged,
-// is damage, and gives [runlog.CorruptError].
+// A batch, and all that it changes about the run (its status, for instance), is one write to the end of the log and one fdatasync. The batch counts once
+// its mark is there whole. After a crash, the remains of an unfinished batch are never read, and the next writer cuts them off. It can be told from
+// damage, since a write begins only when the one before it is durable: what cannot be read and has a later write behind it, or was acknowledged, is
+// damage, and gives [runlog.CorruptError].
 //
 // When a log has grown to SegmentSize, the next append compresses it into a file of its own
 // and begins a new one. Files other than the log's end are only ever replaced as a whole: data,
@@ -94,8 +92,8 @@ type Store struct {
 	inner
 }
 
-// inner has the methods of a store that runlog.Store does not have. It is a level deeper
-// than those, so that they come first.
+// inner provides the methods of a store that runlog.Store does not have. It is embedded one level deeper, so that the
+// methods of runlog.Store take precedence.
 type inner struct{ *store }
 
 type store struct {

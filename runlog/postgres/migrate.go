@@ -40,7 +40,7 @@ func (d *dialer) migrate(ctx context.Context, c *conn) error {
 	return c.script(ctx, "COMMIT")
 }
 
-// migrateLocked looks again, now that nobody else can migrate.
+// migrateLocked checks the version again, now that no other process can migrate.
 func (d *dialer) migrateLocked(ctx context.Context, c *conn, names []string) error {
 	version, _, err := d.look(ctx, c)
 	if err != nil || version == len(names) {

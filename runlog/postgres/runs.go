@@ -300,8 +300,8 @@ func possible(f *runlog.Filter) bool {
 	return ok(f.ID) && ok(f.Prefix)
 }
 
-// condition returns the part of a filter that the database decides. Values are bound, so there
-// is one text for each set of fields.
+// condition returns the SQL condition for the part of a filter that the database evaluates. Values are bound, so each
+// set of fields has one text.
 func condition(f *runlog.Filter) (sql string, values [][]byte) {
 	var terms []string
 	term := func(sql string, value []byte) {

@@ -59,8 +59,8 @@ type Store struct {
 	inner
 }
 
-// inner has the methods of a store that runlog.Store does not have. It is a level deeper
-// than those, so that they come first.
+// inner provides the methods of a store that runlog.Store does not have. It is embedded one level deeper, so that the
+// methods of runlog.Store take precedence.
 type inner struct{ *store }
 
 type store struct {

@@ -118,7 +118,7 @@ var (
 	errChanged = errors.New("changed or moved")
 )
 
-// A keyError names a key that is not there.
+// A keyError reports a missing key.
 type keyError [4]byte
 
 func (keyError) says() string { return "encrypted with key " }

@@ -96,7 +96,7 @@ func (c *conn) query(sql string, bind func(*zsqlite.Stmt), row func(*zsqlite.Stm
 
 func (c *conn) exec(sql string, bind func(*zsqlite.Stmt)) error { return c.query(sql, bind, nil) }
 
-// integer runs a statement that gives one number, 0 if it gives no row.
+// integer runs a statement that returns one number, and returns 0 if there is no row.
 func (c *conn) integer(sql string, bind func(*zsqlite.Stmt)) (n int64, err error) {
 	err = c.query(sql, bind, func(st *zsqlite.Stmt) bool {
 		n = st.ColumnInt64(0)
@@ -134,8 +134,7 @@ func (c *conn) snapshot(f func() error) error {
 	return err
 }
 
-// retryBusy tries again and again while another process has the file locked, at
-// intervals that are random so that those who wait do not keep in step.
+// retryBusy retries while another process has the file locked, at random intervals, so that waiting processes do not retry in step.
 func retryBusy(ctx context.Context, f func() error) error {
 	for waited := time.Duration(0); ; {
 		err := f()
@@ -174,7 +173,7 @@ func (e dbError) Unwrap() error { return e.error }
 
 func isDB(err error) bool { return errors.As(err, new(dbError)) }
 
-// unwritable reports whether an error is that the file, or what SQLite keeps beside it, cannot be written.
+// unwritable reports whether an error means that the file, or a file that SQLite keeps beside it, cannot be written.
 func unwritable(err error) bool {
 	if !isDB(err) {
 		return false
@@ -183,8 +182,7 @@ func unwritable(err error) bool {
 	return c == zsqlite.ResultReadOnly || c == zsqlite.ResultPerm || c == zsqlite.ResultCantOpen
 }
 
-// explain names the file in an error of SQLite and says the remedy if there is one.
-// Other errors stay as they are.
+// explain adds to an error of SQLite the name of the file, and the remedy if there is one. It returns other errors unchanged.
 func explain(path, doing string, err error) error {
 	if !isDB(err) {
 		return err
@@ -268,7 +266,7 @@ func (p *pool) put(c *conn) error {
 	return nil
 }
 
-// close ends the idle connections; those in use end when they come back.
+// close closes the idle connections; a connection in use is closed when it is returned.
 func (p *pool) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -70,8 +70,7 @@ func (a *appending) encode() error {
 	return err
 }
 
-// apply writes the batch, after it has made sure of the epoch: a stale writer changes
-// nothing.
+// apply checks the epoch and then writes the batch: a stale writer changes nothing.
 func (a *appending) apply(w *writer) error {
 	w.runs++
 	if err := a.l.Usable(); err != nil { // it was released meanwhile
@@ -95,8 +94,7 @@ func (a *appending) done() {
 	}
 }
 
-// check returns ErrFenced unless the log has the run. What was found out counts until the
-// file changes under the writer.
+// check returns ErrFenced unless the log holds the run. It caches the result until another process changes the file.
 func (w *writer) check(l *log) error {
 	if w.epochs[l.no] == l.epoch {
 		return nil
@@ -169,7 +167,7 @@ func (a *appending) updateRun(c *conn) error {
 	return err
 }
 
-// landed looks for the batch's last frame, which nobody else can have written.
+// landed looks for the batch's last frame, which no other writer can have written.
 func (a *appending) landed(c *conn) (found bool, err error) {
 	if len(a.b.Records) == 0 {
 		n, err := c.integer("SELECT count(*) FROM runs WHERE no = ?1 AND epoch = ?2 AND status = ?3", func(st *zsqlite.Stmt) {

@@ -84,7 +84,7 @@ func checkHeader(path string) error {
 	return nil
 }
 
-// checkNew refuses an empty file that lies beside files which only a store with runs has.
+// checkNew refuses an empty file if files beside it show that the store had runs.
 func checkNew(path string) error {
 	for _, name := range []string{path + ".owners", path + ".reserve"} {
 		if _, err := os.Stat(name); err == nil {
@@ -95,7 +95,7 @@ func checkNew(path string) error {
 	return nil
 }
 
-// there ensures that the store's file is the one that was opened.
+// there checks that the store's file is still the one that was opened.
 func (s *store) there() error {
 	now, err := os.Stat(s.path)
 	switch {
@@ -134,7 +134,7 @@ func migrate(ctx context.Context, c *conn, path string) error {
 	if err != nil {
 		return err
 	}
-	// In a transaction, so that what it sees is of one moment.
+	// In a transaction, so that all reads see the same state.
 	if err := c.exec("BEGIN", nil); err != nil {
 		return err
 	}
@@ -143,8 +143,7 @@ func migrate(ctx context.Context, c *conn, path string) error {
 		return err
 	}
 	if version == 0 {
-		// So that Reclaim can free disk space bit by bit. It has to be said before there is
-		// a page; where it was not, Reclaim makes up for it.
+		// So that Reclaim can free disk space in small steps. It must be set before the file has a page; if it was not, Reclaim rewrites the file.
 		if err := c.exec("PRAGMA auto_vacuum=INCREMENTAL", nil); err != nil {
 			return err
 		}
@@ -168,7 +167,7 @@ func migrate(ctx context.Context, c *conn, path string) error {
 	return nil
 }
 
-// migrateLocked looks again, now that nobody else can migrate.
+// migrateLocked checks the version again, now that no other process can migrate.
 func migrateLocked(c *conn, path string, names []string) error {
 	version, err := schemaVersion(c, path, len(names))
 	if err != nil {

@@ -47,8 +47,7 @@ func headSum(head []byte) uint32 {
 	return crc32.Checksum(head[:16], crc32.MakeTable(crc32.Castagnoli))
 }
 
-// eachBatch returns the batches of a row, and says whether all of the row could be read.
-// Behind a damaged head it continues with the next one that is not.
+// eachBatch returns the batches of a row, and reports whether the whole row could be read. After a damaged head, it continues with the next intact one.
 func eachBatch(row []byte, fn func(b part)) (whole bool) {
 	whole = true
 	for at := 0; at < len(row); {
@@ -72,7 +71,7 @@ func eachBatch(row []byte, fn func(b part)) (whole bool) {
 	return whole
 }
 
-// crowded reports whether so many runs append at a time that they share rows.
+// crowded reports whether enough runs append at the same time to share rows.
 func (w *writer) crowded() bool { return max(w.runs, w.before) >= crowd }
 
 // share puts a batch into a row of the table recent.
@@ -95,8 +94,7 @@ func (w *writer) flush() error {
 	return err
 }
 
-// gather moves what is in recent to records, where each run is on pages of its own. What
-// readers find stays the same.
+// gather moves the rows of recent to records, where each run has separate pages. Readers find the same records before and after.
 func (w *writer) gather() error {
 	if err := w.flush(); err != nil {
 		return err
@@ -156,16 +154,15 @@ func (w *writer) allBatches() (all []part, last int64, err error) {
 	return all, last, err
 }
 
-// An index knows where in the table recent the batches of each run are. A row is read once.
-// When the table has been emptied, the index begins anew and leaves what it knew to those
-// who still see it.
+// An index holds the positions of each run's batches in the table recent. It reads each row once. When the table has been emptied, a new index begins;
+// transactions that still see the old rows keep the old index.
 type index struct {
 	mu     sync.Mutex
 	lo, hi int64 // the rows it knows
 	runs   map[int64][]place
 }
 
-// A place is that of a batch.
+// A place is the position of a batch.
 type place struct {
 	row, last int64
 	at, size  int32
@@ -223,7 +220,7 @@ func (x *index) read(c *conn, lo, hi int64) error {
 	})
 }
 
-// places returns those of a run's batches that end with records from up to to, in order.
+// places returns the places of a run's batches whose last record is between from and to, in order.
 func (v view) places(no int64, from, to uint64) []place {
 	v.mu.Lock()
 	all := v.runs[no]
@@ -239,7 +236,7 @@ func (v view) places(no int64, from, to uint64) []place {
 // shared reports whether batches of the run are in the table recent.
 func (v view) shared(no int64) bool { return len(v.places(no, 0, maxSeq)) > 0 }
 
-// head returns the last record of a run, given that of the table records.
+// head returns the number of a run's last record, given its last record in the table records.
 func (v view) head(no int64, moved uint64) uint64 {
 	if ps := v.places(no, moved+1, maxSeq); len(ps) > 0 {
 		return uint64(ps[len(ps)-1].last)
@@ -247,8 +244,7 @@ func (v view) head(no int64, moved uint64) uint64 {
 	return moved
 }
 
-// lastBefore returns the last record of the row before the one that has record seq of a run, 0
-// if there is none.
+// lastBefore returns the last record of the row before the row that holds record seq of a run, or 0 if there is none.
 func (v view) lastBefore(no int64, seq uint64) (last uint64, err error) {
 	if seq <= 1 {
 		return 0, nil
@@ -263,11 +259,11 @@ func (v view) lastBefore(no int64, seq uint64) (last uint64, err error) {
 	return max(last, uint64(pos-first(no))), err
 }
 
-// eachRow gives the frames of a run by rows, those that end with records from up to to, in
-// order, until fn returns false. Seq is a row's last record.
+// eachRow calls fn, until it returns false, with the frames of each row of a run whose last record is between from and to, in order. Seq is a row's last
+// record.
 func (v view) eachRow(no int64, from, to uint64, fn func(seq uint64, frames []byte) bool) error {
 	ps := v.places(no, from, to)
-	// until gives the batches that are before a record.
+	// until returns the batches before a record.
 	more, failed := true, error(nil)
 	until := func(seq int64) {
 		for more && len(ps) > 0 && ps[0].last < seq {

@@ -19,9 +19,8 @@ const (
 	reservePause = 5 * time.Second // between two looks whether there is room for it again
 )
 
-// A reserve is a file that keeps room on the disk for the records that park runs when
-// there is none left, and for making room. All who have the store open share it. Whoever has the turn to write
-// uses it.
+// A reserve is a file that reserves disk space for two uses on a full disk: records that park runs, and operations that free disk space. All processes
+// that have the store open share it. The current writer uses it.
 type reserve struct {
 	path   string
 	pause  time.Duration
@@ -30,8 +29,7 @@ type reserve struct {
 	err    error // why it is not there, as of then
 }
 
-// keep creates the file if it is missing and there is space. What a store has begun it continues
-// without the file, so no error is reported; see room.
+// keep creates the file if it is missing and there is space. The store also works without the file, so keep reports no error; see room.
 func (r *reserve) keep() {
 	if r.there || time.Since(r.looked) < r.pause {
 		return
@@ -73,9 +71,8 @@ func (r *reserve) spend() bool {
 	return err == nil
 }
 
-// spare returns what of a group that failed is to be tried again, which is nothing if it was
-// already: on a full disk what parks runs or deletes them, in the room of the reserve and of
-// the write-ahead log. The others are told.
+// spare returns the ops of a failed group to retry, none if they were already retried. On a full disk, these are the ops that park or delete runs; they
+// use the space of the reserve and of the write-ahead log. The other ops fail.
 func (w *writer) spare(group []*op, err error, again bool) (urgent []*op) {
 	for _, o := range group {
 		if o.urgent && !again && code(err) == zsqlite.ResultFull {
@@ -92,7 +89,7 @@ func (w *writer) spare(group []*op, err error, again bool) (urgent []*op) {
 	return urgent
 }
 
-// shortage creates a *StorageError from an error that says that the system has run out of something.
+// shortage converts an error about an exhausted resource, such as a full disk, into a *StorageError.
 func (s *store) shortage(err error) error {
 	for _, short := range []error{syscall.ENOSPC, syscall.EIO, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, short) {
@@ -102,17 +99,15 @@ func (s *store) shortage(err error) error {
 	return err
 }
 
-// How many pages Reclaim gives back at a time, which is what other writers wait for, and on a
-// full disk, where the reserve has to do for each of them.
+// How many pages Reclaim frees in one step, normally and on a full disk. Other writers wait for a step, and on a full disk each step must fit into the
+// reserve.
 const (
 	shrinkPages     = 1000
 	shrinkPagesFull = 50
 )
 
-// Reclaim implements [runlog.Reclaimer]. It makes the file smaller bit by bit, between the
-// appends of runs, on a full disk in the room of the reserve. A file that an older superstep
-// made is written anew, once: that takes as much room as the file for a while, and appends
-// wait for it.
+// Reclaim implements [runlog.Reclaimer]. It shrinks the file in small steps between the appends of runs, on a full disk with the help of the reserve. A
+// file of an older version is rewritten once: meanwhile this needs as much disk space as the file, and appends wait.
 func (s *store) Reclaim(ctx context.Context) (freed int64, err error) {
 	before := s.bytes()
 	if err = s.reclaim(ctx); code(err) == zsqlite.ResultFull {
@@ -148,8 +143,7 @@ func (s *store) reclaim(ctx context.Context) error {
 	return err
 }
 
-// squeeze is Reclaim on a full disk: in small steps, with the write-ahead log emptied as soon
-// as that can be done, and in the room of the reserve if it takes that.
+// squeeze does the work of Reclaim on a full disk: in small steps, emptying the write-ahead log as soon as possible, and using the reserve if needed.
 func (s *store) squeeze(ctx context.Context) error {
 	spent := false
 	var err error
@@ -175,16 +169,14 @@ func (s *store) squeeze(ctx context.Context) error {
 	}))
 }
 
-// checkpoint writes the write-ahead log into the file and makes it empty, unless somebody
-// still reads it: then the next one does it.
+// checkpoint copies the write-ahead log into the file and empties it. If a reader still uses the log, the next checkpoint empties it.
 func (w *writer) checkpoint() error {
 	w.c.sq.SetBusyTimeout(time.Second)
 	defer w.c.sq.SetBusyTimeout(busyTimeout)
 	return w.c.exec("PRAGMA wal_checkpoint(TRUNCATE)", nil)
 }
 
-// drain is checkpoint on a full disk. It does nothing if the file would have to grow, since
-// that takes what room there is and gives none back.
+// drain does the work of checkpoint on a full disk. It does nothing if the file would have to grow, since that would use disk space without freeing any.
 func (w *writer) drain() {
 	if w.connect() != nil {
 		return
@@ -219,7 +211,7 @@ func (s *store) alone(ctx context.Context, f func(*writer) error) error {
 	}
 }
 
-// vacuum writes the file anew if it has free pages and does not know how to give them back.
+// vacuum rewrites the file if it has free pages and was created without support for freeing them.
 func (w *writer) vacuum(ctx context.Context) error {
 	auto, err := w.c.integer("PRAGMA auto_vacuum", nil)
 	if err != nil || auto != 0 {

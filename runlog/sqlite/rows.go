@@ -6,10 +6,10 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// maxRow is how many bytes of frames a row of the table records has, unless one frame has more.
+// maxRow is the maximum size of a row of the table records, in bytes of frames, unless a single frame is larger.
 const maxRow = 64 << 10
 
-// cut takes the first frame off a row, or all of it if its length is damaged.
+// cut splits the first frame off a row, or the whole row if the frame's length is damaged.
 func cut(frames []byte) (frame, rest []byte) {
 	if len(frames) >= 4 {
 		if n := uint64(binary.LittleEndian.Uint32(frames)) + 4; n <= uint64(len(frames)) {
@@ -39,8 +39,8 @@ func lastFrame(frames []byte) []byte {
 	}
 }
 
-// nextRow checks a row, which has the frames behind those that the chain has seen, up to
-// record seq, and gives their records to fn. The error is that of Chain.Next.
+// nextRow checks a row, whose frames follow the chain's last one and end with record seq, and calls fn with their records. It returns the errors of
+// Chain.Next.
 func nextRow(chain *runlog.Chain, seq uint64, frames []byte, fn func(*runlog.Record)) error {
 	for {
 		var frame []byte

@@ -52,7 +52,7 @@ func (v view) scanRow(st *zsqlite.Stmt) row {
 	return r
 }
 
-// findRow reads the row of a run, nil if there is none.
+// findRow reads the row of a run, and returns nil if there is none.
 func (v view) findRow(id string) (found *row, err error) {
 	err = v.c.query(selectRuns+"WHERE id = ?1", func(st *zsqlite.Stmt) { st.BindText(1, id) }, func(st *zsqlite.Stmt) bool {
 		r := v.scanRow(st)
@@ -65,8 +65,8 @@ func (v view) findRow(id string) (found *row, err error) {
 	return found, err
 }
 
-// confirm ensures that a run's row is where the index of IDs says: records do not say
-// whose they are, so damage to the index could pass off one run's as another's.
+// confirm checks that a run's row is where the index of IDs points: records do not name their run, so with a damaged index one run's records could pass
+// for another's.
 func (c *conn) confirm(no int64, id string) error {
 	n, err := c.integer("SELECT count(*) FROM runs WHERE no = ?1 AND +id = ?2", func(st *zsqlite.Stmt) {
 		st.BindInt64(1, no)
@@ -78,7 +78,7 @@ func (c *conn) confirm(no int64, id string) error {
 	return err
 }
 
-// findRow reads the row of a run as the open transaction has it.
+// findRow reads the row of a run within the open transaction.
 func (w *writer) findRow(id string) (view, *row, error) {
 	v, err := w.view()
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *store) reading(ctx context.Context, f func(v view) error) error {
 // claim returns the holder from the run's row.
 func (r *row) claim() owners.Claim { return owners.Claim{Holder: r.holder, Until: r.until.UnixNano()} }
 
-// free returns nil if the run may be taken from whoever held it, see [owners.Owners.Free].
+// free returns nil if the run may be taken from its former holder, see [owners.Owners.Free].
 func (s *store) free(r *row, seen *owners.Doubt) error {
 	return s.owners.Free(s.now(), r.claim(), seen, &runlog.BusyError{ID: r.info.ID, Owner: r.info.Owner, Until: r.until})
 }
@@ -297,8 +297,8 @@ func (s *store) Runs(ctx context.Context, f *runlog.Filter) (infos []runlog.Info
 	return infos, nil
 }
 
-// condition returns the part of a filter that the database decides. Values are bound,
-// so there is one text for each set of fields.
+// condition returns the SQL condition for the part of a filter that the database evaluates. Values are bound, so each
+// set of fields has one text.
 func condition(f *runlog.Filter) (where string, bind func(*zsqlite.Stmt)) {
 	var terms, values []string
 	term := func(sql string, vs ...string) {

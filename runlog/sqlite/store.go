@@ -43,8 +43,7 @@ type Options struct {
 	// Look opens a file that cannot be written too: every write to it fails. Default: it is refused.
 	Look bool
 
-	// Protection says what is redacted, and whether what is written is encrypted. By default
-	// the secrets of the process's environment are redacted, and nothing is encrypted.
+	// Protection configures redaction and encryption. By default the secrets of the process's environment are redacted, and nothing is encrypted.
 	storekit.Protection
 
 	// Failpoint is called at the points of a write at which a crash is interesting:
@@ -62,8 +61,8 @@ type Store struct {
 	inner
 }
 
-// inner has the methods of a store that runlog.Store does not have. It is a level deeper
-// than those, so that they come first.
+// inner provides the methods of a store that runlog.Store does not have. It is embedded one level deeper, so that the
+// methods of runlog.Store take precedence.
 type inner struct{ *store }
 
 type store struct {
@@ -118,7 +117,7 @@ func Open(ctx context.Context, path string, opt *Options) (*Store, error) {
 	return &Store{p, inner{s}}, nil
 }
 
-// open takes the function that commits, so that tests can make it fail.
+// open has the committing function as a parameter, so that tests can make it fail.
 func open(ctx context.Context, path string, opt *Options, commit func(*conn) error) (*store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -173,8 +172,8 @@ func (s *store) enter(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// look opens a file that cannot be written. Where SQLite cannot write its index of the log either, it may read
-// only a file without one, which nobody has open.
+// look opens a file that cannot be written. If SQLite cannot write the index of its write-ahead log either, it may only read a file without such a log,
+// which no process has open.
 func (s *store) look() (*conn, error) {
 	name := (&url.URL{Scheme: "file", Path: s.path, RawQuery: "mode=ro"}).String()
 	if _, err := os.Stat(s.path + "-wal"); errors.Is(err, fs.ErrNotExist) {
@@ -229,5 +228,5 @@ func (s *store) Close() error {
 	return s.closed
 }
 
-// explain names the store in an error of SQLite and says the remedy if there is one.
+// explain adds to an error of SQLite the name of the store, and the remedy if there is one.
 func (s *store) explain(doing string, err error) error { return explain(s.path, doing, err) }

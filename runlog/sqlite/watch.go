@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// pollEvery is how often the file is asked whether another process has written.
+// pollEvery is the interval of the checks whether another process has written to the file.
 const pollEvery = 50 * time.Millisecond
 
-// A poller is the connection that looks for what other processes write.
+// A poller is a connection that looks for writes of other processes.
 type poller struct {
 	c       *conn
 	version int64 // what PRAGMA data_version last said on it
@@ -35,7 +35,7 @@ func (s *store) head(ctx context.Context, id string) (head uint64, err error) {
 	return head, s.explain("reading", err)
 }
 
-// poll wakes those whose run has grown or gone, if the file has changed since the last time.
+// poll wakes the waiters of runs that have grown or were deleted, if the file has changed since the last call.
 func (s *store) poll(_ context.Context, runs map[string]uint64, wake func(string)) error {
 	err := s.poller.look(s, runs, wake)
 	if err != nil {

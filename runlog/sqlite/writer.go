@@ -20,27 +20,26 @@ const (
 // maxPatience is the longest wait for others to share a commit with.
 const maxPatience = 2 * time.Millisecond
 
-// An op is one write. Its functions are called by whoever has the turn to write.
+// An op is one write. The current writer calls its functions.
 type op struct {
 	ctx context.Context
 
-	// apply does the write inside a transaction. It is called again if the
-	// transaction fails for another op's sake. Errors of the database come back as
-	// they are; any other error means that nothing was written.
+	// apply performs the write inside a transaction. It is called again if the transaction fails because of another op. It returns errors of the database
+	// unchanged; any other error means that nothing was written.
 	apply func(w *writer) error
-	// landed reports whether what apply wrote is in the database.
+	// landed reports whether the write of apply is in the database.
 	landed func(c *conn) (bool, error)
-	// firm says that nobody else's write can change what landed reports.
+	// firm means that no other write can change the result of landed.
 	firm bool
-	// urgent says that it parks a run, gives it up or deletes it, and may use the reserve for it.
+	// urgent means that the op parks, releases or deletes a run, and may use the reserve.
 	urgent bool
 
 	done     chan error
 	finished bool
 }
 
-// write has an op done: by the caller who has the turn to write, or else by this
-// one. If ctx ends before the op's transaction has begun, nothing is written.
+// write executes an op, either through the current writer or by becoming the writer. If ctx ends before the op's transaction has begun, nothing is
+// written.
 func (s *store) write(ctx context.Context, o *op) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -59,9 +58,8 @@ func (s *store) write(ctx context.Context, o *op) error {
 	return <-o.done
 }
 
-// A writer is what a store writes with. Whoever takes it from Store.turn writes,
-// for all who are waiting by then; no goroutine has to be woken for a single
-// append. Ops that arrive while a transaction is being committed share the next.
+// A writer performs the writes of a store. The goroutine that takes it from Store.turn writes its own op and all waiting ones, so that a single append
+// wakes no other goroutine. Ops that arrive during a commit share the next transaction.
 type writer struct {
 	s      *store
 	c      *conn // nil after a failure, until it is opened again
@@ -82,8 +80,7 @@ type writer struct {
 	gatherAt int64  // how many it may have before they are moved
 }
 
-// serve writes o, and what else is waiting, and passes the turn on. If something panics,
-// the others that share the write are told that its outcome is unknown.
+// serve writes o and all waiting ops, and passes the turn on. If it panics, the other callers in the transaction learn that the outcome is unknown.
 func (w *writer) serve(o *op) {
 	w.taken = append(w.taken[:0], o)
 	whole := false
@@ -120,8 +117,7 @@ func finishAll(group []*op, err error) {
 	}
 }
 
-// group writes o, and what else is waiting by then, in one transaction. If an op
-// fails in the database for reasons of its own, the others are done again without it.
+// group writes o and all waiting ops in one transaction. If one op fails in the database, the others are retried without it.
 func (w *writer) group(o *op) {
 	w.before, w.runs = w.runs, 0
 	todo, ctx := w.company(o), o.ctx
@@ -160,9 +156,8 @@ func (w *writer) group(o *op) {
 	w.tidy()
 }
 
-// company waits until as many ops as last time are there, if those were many: their callers
-// have been told, and are likely to come with the next. It waits no longer than the last
-// commit took, which is what each of them costs less if they share one.
+// company waits until as many ops are queued as last time, if those were many: their callers are likely to send the next ones soon. It waits no longer
+// than the last commit took, because sharing a commit saves each op that much.
 func (w *writer) company(o *op) (group []*op) {
 	group = []*op{o}
 	if w.before < crowd || w.took <= 0 {
@@ -181,10 +176,8 @@ func (w *writer) company(o *op) (group []*op) {
 	return group
 }
 
-// fill applies ops in the open transaction: first those of todo, then those that
-// are waiting. It returns the ones in the transaction. If one fails in the
-// database, it returns that and the error too, and among the others those it did
-// not come to. Ops that need no transaction have been finished.
+// fill applies ops in the open transaction, first todo, then the waiting ones, and returns the applied ops. If an op fails in the database, fill also
+// returns that op, its error and the ops that it has not reached. It finishes ops that need no transaction.
 func (w *writer) fill(todo []*op) (in []*op, out *op, err error) {
 	in = make([]*op, 0, len(todo))
 	for {
@@ -217,8 +210,7 @@ func (w *writer) fill(todo []*op) (in []*op, out *op, err error) {
 	}
 }
 
-// filled ends the filling of a transaction. Of those who share a row that cannot be
-// written, one is taken to be at fault.
+// filled completes the content of a transaction. If a shared row cannot be written, one of its ops is treated as the failed one.
 func (w *writer) filled(in []*op) ([]*op, *op, error) {
 	if err := w.flush(); err != nil {
 		return in[:len(in)-1], in[len(in)-1], err
@@ -226,8 +218,7 @@ func (w *writer) filled(in []*op) ([]*op, *op, error) {
 	return in, nil, nil
 }
 
-// end commits the transaction that the ops of group are in, and returns those that are to
-// be tried again, unless they were.
+// end commits the transaction of a group, and returns the ops to retry, none if they were already retried.
 func (w *writer) end(group []*op, again bool) (urgent []*op) {
 	if len(group) == 0 {
 		w.undo()
@@ -252,7 +243,7 @@ func (w *writer) end(group []*op, again bool) (urgent []*op) {
 	return nil
 }
 
-// begin opens a transaction for a caller who waits no longer than ctx.
+// begin opens a transaction. It stops waiting when ctx ends.
 func (w *writer) begin(ctx context.Context) error {
 	if err := w.s.there(); err != nil {
 		return err
@@ -271,7 +262,7 @@ func (w *writer) begin(ctx context.Context) error {
 	return err
 }
 
-// connect ensures that there is a connection.
+// connect opens the connection if there is none.
 func (w *writer) connect() error {
 	if w.c != nil {
 		return nil
@@ -284,8 +275,7 @@ func (w *writer) connect() error {
 	return nil
 }
 
-// lookAround forgets what is known of the file if others have written to it. It is called
-// in a transaction, so that they cannot while it counts.
+// lookAround drops cached data of the file if other processes have written to it. It is called in a transaction, during which they cannot write.
 func (w *writer) lookAround() error {
 	version, err := w.c.integer("PRAGMA data_version", nil)
 	if err != nil || version == w.version && w.epochs != nil {
@@ -296,13 +286,13 @@ func (w *writer) lookAround() error {
 	return err
 }
 
-// forget drops what the transaction has changed, in memory.
+// forget drops the in-memory changes of the transaction.
 func (w *writer) forget() {
 	w.epochs, w.row = nil, w.row[:0]
 	w.rows.forget() // before others can reuse the numbers of its rows
 }
 
-// view returns what the open transaction sees.
+// view returns a view of the open transaction.
 func (w *writer) view() (view, error) {
 	if err := w.flush(); err != nil {
 		return view{}, err
@@ -316,8 +306,8 @@ func (w *writer) undo() {
 	w.abandon(w.c.rollback())
 }
 
-// tidy does what can wait until callers have been told: it moves the rows of the table
-// recent when there are many, and makes the reserve again.
+// tidy does the work that can wait until callers have their results: it moves the rows of the table recent when there are many, and recreates the
+// reserve.
 func (w *writer) tidy() {
 	if w.c == nil {
 		return
@@ -338,8 +328,7 @@ func (w *writer) tidy() {
 	w.gatherAt = maxRecentRows
 }
 
-// abandon gives the connection up after an error, since what it remembers of the
-// file cannot be trusted any more.
+// abandon closes the connection after an error, since its cached data of the file may be wrong.
 func (w *writer) abandon(err error) {
 	if err != nil && w.c != nil {
 		w.forget()

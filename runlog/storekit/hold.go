@@ -12,8 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A Hold is what a [runlog.Log] knows of its hold on the run ID. Its methods are safe for
-// concurrent use.
+// A Hold is the state of a [runlog.Log]'s hold on the run ID. Its methods are safe for concurrent use.
 type Hold struct {
 	ID string
 
@@ -37,8 +36,7 @@ func (h *Hold) Usable() error {
 // Fenced returns the error for a run that is another's by now.
 func (h *Hold) Fenced() error { return fmt.Errorf("run %s: %w", h.ID, runlog.ErrFenced) }
 
-// Note remembers an outcome after which the hold cannot write: one that nobody knows, or that the
-// store lost what it had acknowledged. It ignores other errors.
+// Note remembers an error after which the hold cannot write: an unknown outcome, or a loss of acknowledged records. It ignores other errors.
 func (h *Hold) Note(err error) {
 	if errors.Is(err, runlog.ErrUnknown) || errors.Is(err, runlog.ErrStoreReset) {
 		h.mu.Lock()
@@ -75,14 +73,14 @@ func (h *Hold) Alone(ctx context.Context, write func() error) (err error) {
 	return err
 }
 
-// End has Usable return an error that wraps runlog.ErrFenced.
+// End ends the hold: from now on, Usable returns an error that wraps runlog.ErrFenced.
 func (h *Hold) End() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.released = true
 }
 
-// A Tail is what is needed of a log to append to it.
+// A Tail holds the data of a log's end that an append needs.
 type Tail struct {
 	Seq      uint64 // the number of the last record
 	Hash     runlog.FrameHash
@@ -90,9 +88,8 @@ type Tail struct {
 	Snapshot uint64
 }
 
-// Encode appends the frames of a batch to dst, as they follow the tail, which it moves behind them,
-// and returns where each of them ends in dst. After an error the tail is as it was. It returns a
-// *runlog.EndedError for a run that has ended.
+// Encode appends the frames of a batch to dst, advances the tail past them, and returns the end of each frame in dst. After an error the tail is
+// unchanged. It returns a *runlog.EndedError for a run that has ended.
 func (t *Tail) Encode(dst []byte, ends []int, id string, epoch uint64, b *runlog.Batch) ([]byte, []int, error) {
 	if t.Status.Ended() {
 		return dst, ends, &runlog.EndedError{ID: id, Status: t.Status}
@@ -125,8 +122,7 @@ func (t *Tail) Number(b *runlog.Batch, epoch uint64) {
 	}
 }
 
-// Diagnose returns the first damage of a run for an error about a damaged record at its end, and
-// other errors as they are.
+// Diagnose replaces an error about a damaged last record by an error about the run's first damage. It returns other errors unchanged.
 func Diagnose(ctx context.Context, s runlog.Store, id string, err error) error {
 	if corrupt := (*runlog.CorruptError)(nil); !errors.As(err, &corrupt) {
 		return err
@@ -143,7 +139,7 @@ func Diagnose(ctx context.Context, s runlog.Store, id string, err error) error {
 	}
 }
 
-// Explained reports whether an error has all to say: which run or store it is about, and what to do.
+// Explained reports whether an error is complete: it names the run or store, and the remedy.
 func Explained(err error) bool {
 	for _, own := range []any{
 		new(*runlog.NotFoundError), new(*runlog.BusyError), new(*runlog.CorruptError), new(*runlog.EndedError), new(*runlog.QuarantinedError),
@@ -156,8 +152,8 @@ func Explained(err error) bool {
 	return errors.Is(err, runlog.ErrFenced) || errors.Is(err, runlog.ErrExists)
 }
 
-// Defaults fills in what the options of a store leave out: a lease of 15 seconds, the host and the
-// process as who holds runs, for people, and a failpoint that does nothing.
+// Defaults sets the defaults of a store's options: a lease of 15 seconds, the host and the process as the displayed holder of runs, and a failpoint that
+// does nothing.
 func Defaults(lease *time.Duration, owner *string, failpoint *func(name string)) {
 	if *lease <= 0 {
 		*lease = 15 * time.Second

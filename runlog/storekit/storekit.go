@@ -18,7 +18,7 @@ import (
 // Protection describes how the records and titles of runs are protected in a store. The zero
 // value redacts the secrets of the process's environment and does not encrypt.
 type Protection struct {
-	// Raw turns redaction off: records are stored as they are, with the secrets in them.
+	// Raw turns off redaction: records are stored unchanged, including secrets.
 	Raw bool
 
 	// Keys encrypt the store: the first one encrypts, each of them decrypts. Without a key,
@@ -34,9 +34,8 @@ type Protection struct {
 	Address string
 }
 
-// Protect returns a store that redacts what is written to raw and encrypts it if there is
-// a key. It has the optional abilities of raw, see [runlog.As], and leaves closing raw to the caller. It
-// returns an error for a key that is not valid.
+// Protect wraps a store so that all data is redacted before it is written to raw, and encrypted if there is a key. The result has the optional abilities
+// of raw, see [runlog.As]. The caller must close raw. Protect returns an error for an invalid key.
 func Protect(raw runlog.Store, p *Protection) (runlog.Store, error) {
 	store := seal.WithoutKey(raw)
 	if len(p.Keys) > 0 {

@@ -8,19 +8,18 @@ import (
 	"time"
 )
 
-// ErrClosed is what a closed store answers.
+// ErrClosed is the error of all calls to a closed store.
 var ErrClosed = errors.New("the store is closed")
 
-// A Watch wakes those who wait for runs to grow, for a store that is a [runlog.Waiter]. Appends
-// of the store's own wake them directly; for those of other processes one goroutine polls while
-// anybody waits. Set the fields before the first Wait. Its methods are safe for concurrent use.
+// A Watch wakes callers that wait for runs to grow, for a store that is a [runlog.Waiter]. Appends of the same store wake them directly; for appends of
+// other processes, one goroutine polls while there are waiters. Set the fields before the first Wait. Its methods are safe for concurrent use.
 type Watch struct {
 	// Every is the time between two polls.
 	Every time.Duration
-	// Head returns the number of a run's last record, or an error that tells why it has none.
+	// Head returns the number of a run's last record, or an error if there is none.
 	Head func(ctx context.Context, id string) (uint64, error)
-	// Poll calls wake for each run that has reached its number, or that is gone. After an error
-	// all are woken: whoever reads finds out what is wrong. One goroutine at a time calls it.
+	// Poll calls wake for each run that has reached its number or was deleted. After an error, all waiters wake and find the error when they read. Only
+	// one goroutine at a time calls Poll.
 	Poll func(ctx context.Context, runs map[string]uint64, wake func(id string)) error
 
 	mu      sync.Mutex
@@ -31,7 +30,7 @@ type Watch struct {
 	closed  bool
 }
 
-// waiters are those who wait for one run.
+// waiters holds the callers that wait for one run.
 type waiters struct {
 	count int
 	seq   uint64        // the smallest number anybody waits for
@@ -99,7 +98,7 @@ func (w *Watch) leave(id string, r *waiters) {
 	}
 }
 
-// Wake wakes all who wait for a run.
+// Wake wakes all waiters of a run.
 func (w *Watch) Wake(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +108,7 @@ func (w *Watch) Wake(id string) {
 	}
 }
 
-// poll runs until a tick finds nobody waiting.
+// poll runs until a tick finds no waiters.
 func (w *Watch) poll(ctx context.Context) {
 	tick := time.NewTicker(w.Every)
 	defer tick.Stop()
@@ -131,7 +130,7 @@ func (w *Watch) poll(ctx context.Context) {
 	}
 }
 
-// wanted returns what is waited for. When that is nothing, the goroutine is taken to be gone.
+// wanted returns the runs that are waited for. If there are none, the polling goroutine counts as ended.
 func (w *Watch) wanted() map[string]uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +145,7 @@ func (w *Watch) wanted() map[string]uint64 {
 	return runs
 }
 
-// Close ends the waiting, and returns when nobody polls any more.
+// Close ends all waits, and returns when the polling goroutine has ended.
 func (w *Watch) Close() {
 	w.mu.Lock()
 	w.init()

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// special are networks that are not the public internet although their addresses are global, from the
-// registries of IANA (RFC 6890 and what followed it), and one by which a large cloud reaches its hosts.
+// special lists networks that do not belong to the public internet although their addresses are global, from the registries of IANA (RFC 6890 and its
+// successors), and the network through which a large cloud reaches its hosts.
 func special() []netip.Prefix {
 	var out []netip.Prefix
 	for _, s := range []string{
@@ -29,8 +29,8 @@ func special() []netip.Prefix {
 	return out
 }
 
-// public reports whether an address is one of the public internet. Of IPv6 only what is handed out there
-// counts (2000::/3), so that mapped, translated and local addresses do not.
+// public reports whether an address belongs to the public internet. For IPv6 it accepts only the allocated range 2000::/3, and so no mapped, translated
+// or local addresses.
 func public(a netip.Addr) bool {
 	a = a.WithZone("")
 	if a.Is4In6() || !a.IsValid() {

@@ -32,8 +32,8 @@ const (
 
 // BashOptions are the settings of Bash. Nil means the defaults.
 type BashOptions struct {
-	// Environ is the environment to pick from, as os.Environ gives it: of it a command sees where things are and
-	// which language to speak, and no secrets. Defaults to nil: a command sees only a usual PATH.
+	// Environ is the environment to choose from, in the form of os.Environ. A command sees only its variables for paths and language, and no secrets. If
+	// nil, a command sees only a usual PATH.
 	Environ []string
 	// Extra are variables that commands see besides, as "NAME=value".
 	Extra []string
@@ -41,14 +41,13 @@ type BashOptions struct {
 	Shell string
 	// Timeout of a command that asks for none. Defaults to 2 minutes; at most 10.
 	Timeout time.Duration
-	// Sandbox bounds commands, but for those that a gate lets leave it. Defaults to nil: nothing does.
+	// Sandbox confines commands, except those that a gate allows to run outside it. If nil, commands are not confined.
 	Sandbox *sandbox.Sandbox
 }
 
-// Bash returns the tool "bash", which runs a command in the folder of a root, within the bounds of a sandbox. Whether a
-// command may run is up to a gate. The command gets no input, and what it leaves
-// running ends with it. Output and errors come as one text in the order they were written, its start
-// and its end if it is long. A command that fails is a failure of the tool.
+// Bash returns the tool "bash", which runs a command in the folder of a root, within the bounds of a sandbox. A gate decides whether a command may run.
+// The command gets no input, and processes that it leaves running are killed. Its output and errors are one text, in the order they were written; of a
+// long text, only the start and the end. If the command fails, so does the tool.
 func Bash(root *Root, opts *BashOptions) (*tool.Tool, error) {
 	var o BashOptions
 	if opts != nil {
@@ -94,8 +93,8 @@ func Bash(root *Root, opts *BashOptions) (*tool.Tool, error) {
 		}})
 }
 
-// ShellKind returns what the commands of bash are run by: "bash", "sh", or "" if there is neither. A gate that reads
-// commands has to know, since the two read some of them differently.
+// ShellKind returns the shell that runs the commands of the tool bash: "bash", "sh", or "" if neither exists. A gate that parses commands needs it,
+// since the two shells parse some commands differently.
 func ShellKind(opts *BashOptions) string {
 	var o BashOptions
 	if opts != nil {
@@ -110,7 +109,7 @@ func ShellKind(opts *BashOptions) string {
 	return "bash"
 }
 
-// bounds returns the model what a command may do.
+// bounds describes to the model what a command may do.
 func (b *shell) bounds() string {
 	if b.sandbox.Mode() == sandbox.None {
 		return ""
@@ -134,7 +133,7 @@ func (b *shell) posix() bool {
 	return !strings.HasPrefix(filepath.Base(b.path), "bash")
 }
 
-// shellEnv returns what commands see.
+// shellEnv returns the environment of commands.
 func shellEnv(o BashOptions) []string {
 	env := procgroup.Base(o.Environ)
 	if _, ok := procgroup.Variable(env, "PATH"); !ok {
@@ -146,7 +145,7 @@ func shellEnv(o BashOptions) []string {
 	return append(env, o.Extra...)
 }
 
-// findShell looks for a shell in the PATH of an environment, "" if there is none.
+// findShell looks for a shell in the PATH of an environment, and returns "" if there is none.
 func findShell(env []string) string {
 	for _, name := range []string{"bash", "sh"} {
 		if path, err := procgroup.Look(env, name); err == nil {
@@ -208,8 +207,8 @@ func failed(text, why string) error {
 	return errors.New(text + "[" + why + "]")
 }
 
-// wait runs a command and returns when it and all it started are gone. The pipe is our own, so that
-// the end of the shell is seen although something it left behind keeps the pipe open.
+// wait runs a command and returns when it and all it started are gone. The pipe is created here, so that the end of the shell is noticed even if a
+// process that it left behind keeps the pipe open.
 func (b *shell) wait(cmd *sandbox.Cmd, out io.Writer) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -251,7 +250,7 @@ func (h *headTail) Write(p []byte) (int, error) {
 // rest returns the end that is kept.
 func (h *headTail) rest() []byte { return h.tail[max(0, len(h.tail)-bashKept/2):] }
 
-// String returns what is kept, cut to what a tool may tell.
+// String returns the kept text, cut to the maximum size of a tool's result.
 func (h *headTail) String() string {
 	tail := h.rest()
 	lost := h.total - int64(len(h.head)) - int64(len(tail))
@@ -270,8 +269,7 @@ const (
 	shownLines = clean.MaxLines - 10
 )
 
-// shortened puts the start of one text and the end of another together, with a line between that says
-// how much is left out.
+// shortened joins the start of one text and the end of another, with a line between them that states how much is left out.
 func shortened(head, tail string, lost int64) string {
 	all := int64(len(head)) + lost
 	if lost > 0 {

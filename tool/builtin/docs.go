@@ -18,9 +18,8 @@ const docsMost = 20 // hits at most
 // number, a tab and text, "(also in …)" if there are copies, and a blank line. The text of a line is verbatim in that line
 // of the file, so it can be cited and checked. If words of the query occur nowhere, the first line names them.
 //
-// Open returns the index of the folder dir. It is called for every search, from several goroutines; large is whether the call
-// asks for an index beyond the usual limits. Reads decides in which files calls may find something that no gate has decided
-// on; see RootOptions. If nil, in all.
+// Open returns the index of the folder dir. It is called for every search, from several goroutines; large is whether the call asks for an index beyond
+// the usual limits. Reads decides which files a call may search if no gate has decided on it; see RootOptions. If nil, all files.
 func SearchDocs(dir string, open func(ctx context.Context, large bool) (*Docs, error), reads func(name, from string) func(file string) tool.Verdict) *tool.Tool {
 	type args struct {
 		Query string `json:"query" jsonschema:"what to look for, in plain words; put a phrase that must occur as it is in double quotes"`

@@ -25,10 +25,9 @@ type edit struct {
 	New string `json:"new_string" jsonschema:"the text to put there"`
 }
 
-// editFile returns the tool "edit_file", which replaces texts in a file below root. Each must occur exactly
-// once; all are replaced or none is. Ends of lines stay as the file has them. The file is replaced at once
-// and durably, as by WriteFile. A call whose edits are in the file already changes nothing and says so: that
-// is how a call that is repeated after a crash finds its own success.
+// editFile returns the tool "edit_file", which replaces texts in a file below root. Each must occur exactly once; all are replaced or none is. Ends of
+// lines stay as the file has them. The file is replaced atomically and durably, as by WriteFile. If the file already has the edits, the call changes
+// nothing and reports it, so that a call repeated after a crash finds its own success.
 func editFile(root *Root) *tool.Tool {
 	type args struct {
 		Path  string `json:"path" jsonschema:"the file, relative to the working folder"`
@@ -182,8 +181,7 @@ func crlf(s string) bool {
 	return n > 0 && 2*n >= strings.Count(s, "\n")
 }
 
-// locate finds a text where either end of line counts as the other, and says whether there are none,
-// one or more (as 2) of it.
+// locate finds a text, treating both kinds of line end as equal, and returns the number of occurrences: 0, 1, or 2 for more.
 func locate(content, old string) (start, end, n int) {
 	if old == "" {
 		return 0, 0, 0
@@ -242,7 +240,7 @@ func applied(content string, edits []edit) bool {
 	return err == nil && again == content
 }
 
-// nearly tells of a text that is not in a file what may be the matter.
+// nearly suggests why a text is not in a file.
 func nearly(content, old string) string {
 	squash := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	if s := squash(old); s != "" && len(content) < 1<<20 && strings.Contains(squash(content), s) {
@@ -251,7 +249,7 @@ func nearly(content, old string) string {
 	return ""
 }
 
-// summary returns what changed.
+// summary describes the change.
 func summary(name string, hunks []hunk) string {
 	var out strings.Builder
 	minus, plus := 0, 0

@@ -38,21 +38,19 @@ const (
 
 // FetchOptions limit what webFetch reaches. Nil means the defaults.
 type FetchOptions struct {
-	// Private are hosts with their ports, such as "localhost:8080", that may be fetched from wherever they are. Defaults to nil:
-	// nothing on the own machine or network.
+	// Private lists hosts with ports, such as "localhost:8080", that may be fetched even on this machine or a private network. If nil, there are none.
 	Private []string
 	// Timeout of a call, with all redirects. Defaults to 30 s.
 	Timeout time.Duration
-	// Resolve gives the addresses of a host. Defaults to net.DefaultResolver.
+	// Resolve returns the addresses of a host. The default is net.DefaultResolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	// Dial connects to an address and a port. Defaults to net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// webFetch returns the tool "web_fetch", which gets a page of the web as text: HTML as Markdown, other text as it
-// is. It reaches only the public internet: a host is resolved once, all its addresses are checked, and the
-// connection goes to one of these. Redirects on the same host are followed; one to another host, or away from https,
-// is told to the model, whose next call a gate sees.
+// webFetch returns the tool "web_fetch", which gets a page of the web as text: HTML as Markdown, other text as it is. It reaches only the public
+// internet: a host is resolved once, all its addresses are checked, and the connection goes to one of these. Redirects on the same host are followed. A
+// redirect to another host, or away from https, is reported to the model, so that a gate can check its next call.
 func webFetch(opts *FetchOptions) (*tool.Tool, error) {
 	var o FetchOptions
 	if opts != nil {
@@ -133,7 +131,7 @@ func (w *fetcher) fetch(ctx context.Context, address string, offset int, raw boo
 	}
 }
 
-// A response is what a server answered.
+// A response is the answer of a server.
 type response struct {
 	status int
 	header http.Header

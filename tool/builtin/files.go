@@ -194,8 +194,7 @@ func Ls(root *Root) *tool.Tool {
 		}, &tool.Options{Effect: tool.Pure}))
 }
 
-// shown returns a name as a list has it: quoted if it holds what a list must not, so that no
-// two names look the same and each is on a line of its own.
+// shown formats a name for a list: it quotes special characters, so that no two names look the same and each fits on one line.
 func shown(name string) string {
 	if strings.ContainsAny(name, "\n\t") || clean.Text(name) != name {
 		return strconv.QuoteToASCII(name)
@@ -203,7 +202,7 @@ func shown(name string) string {
 	return name
 }
 
-// names returns those of an entry: its own, and where it leads if it is a link.
+// names returns the name of an entry and, for a link, its target.
 func (r *Root) names(name string, e fs.DirEntry) []string {
 	if e.Type()&fs.ModeSymlink != 0 {
 		if rel, err := r.resolve(name); err == nil {

@@ -246,15 +246,15 @@ func newGrep(pattern string, literal, ignoreCase bool) (*grep, error) {
 	return &grep{re: re}, nil
 }
 
-// found is what one file holds.
+// found holds the matches in one file.
 type found struct {
 	lines []string
 	big   bool
 	err   error
 }
 
-// run searches files at once, as many as there are processors, and puts the results in
-// the order of files. It stops when it has enough. Remarks are about what the text lacks.
+// run searches files in parallel, one per processor, and returns the results in the order of files. It stops when it has enough. Remarks mention what
+// the text leaves out.
 func (g *grep) run(ctx context.Context, root *Root, files []string) (text, remarks string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var workers errgroup.Group
@@ -312,7 +312,7 @@ func (g *grep) run(ctx context.Context, root *Root, files []string) (text, remar
 
 const moreMatches = "[there are more matches"
 
-// file searches one file. One that cannot be read holds nothing, as one that is binary.
+// file searches one file. An unreadable or binary file has no matches.
 func (g *grep) file(ctx context.Context, root *Root, name string) (out found) {
 	rel, err := root.resolve(name)
 	if err != nil {
@@ -357,7 +357,7 @@ func (g *grep) file(ctx context.Context, root *Root, name string) (out found) {
 	return out
 }
 
-// excerpt cuts a long line to grepText bytes that hold what is at offset at.
+// excerpt cuts a long line to grepText bytes around offset at.
 func excerpt(line []byte, at int) string {
 	if len(line) <= grepText {
 		return string(line)

@@ -36,7 +36,7 @@ func (r *Root) preview(name string, make func(before string, exists bool) (after
 	return changeOf(name, before, after, !exists), nil
 }
 
-// text returns the content of the file, a line about it if it is no text, and "" if there is none.
+// text returns the content of the file, a description if it is not a text, and "" if the file does not exist.
 func (p *place) text() (string, error) {
 	before, err := p.read()
 	if _, ok := errors.AsType[*opaqueError](err); ok {
@@ -70,8 +70,8 @@ func changeOf(name, before, after string, fresh bool) *tool.Change {
 	return c
 }
 
-// seen refuses a change that is not the one that a person has looked at and allowed. One that changes nothing may
-// always be made: so a call that is repeated after a crash finds its own success.
+// seen refuses a change that differs from the one the user has allowed. A call that changes nothing is always accepted, so that a call repeated after a
+// crash finds its own success.
 func seen(name, before, after string, fresh bool, approved string) error {
 	if approved == "" || before == after && !fresh || changeOf(name, before, after, fresh).Sum == approved {
 		return nil

@@ -1,6 +1,5 @@
-// Package builtin holds the tools every agent may be given: files below one folder,
-// search in documents and on the web, pages of the web, commands, and places to think and to plan.
-// What they may be used for is decided elsewhere, by a gate; what they cannot be made to do is decided here.
+// Package builtin provides the built-in tools of agents: files below one folder, search in documents and on the web, web pages, commands, and tools to
+// think and to plan. A gate, outside this package, decides which calls are allowed; this package enforces limits that no call can exceed.
 package builtin
 
 import (
@@ -38,14 +37,13 @@ type Root struct {
 
 // RootOptions limit what tools do in a folder. Nil means the defaults.
 type RootOptions struct {
-	// Protected says why a path must not be written, "" if it may. It is given paths relative to the folder, with
-	// slashes, as they were asked for and as their links lead, whether there is such a file or not. Defaults to
-	// nil: nothing is protected.
+	// Protected returns the reason why a path must not be written, "" if it may be. It is called with paths relative to the folder, with slashes, both as
+	// requested and with links resolved, even if no such file exists. If nil, nothing is protected.
 	Protected func(path string) string
-	// Writes is told the absolute path of a file before it is written. Defaults to nil: nobody is.
+	// Writes, if non-nil, is called with the absolute path of a file before the file is written.
 	Writes func(path string)
-	// Reads decides what the tools may reveal in calls that no gate has decided on, as tool.Call.Reads does in others. Files
-	// are named from the folder, without symbolic links. Defaults to nil: everything.
+	// Reads decides which files the tools may reveal in a call that no gate has decided on; for other calls, tool.Call.Reads decides. Paths are relative
+	// to the folder, without symbolic links. If nil, all files.
 	Reads func(name, from string) func(file string) tool.Verdict
 }
 
@@ -120,7 +118,7 @@ func (r *Root) explain(name string, err error) error {
 	return fmt.Errorf("path %s in %s: %w", name, r.Dir(), inside.Reason(err))
 }
 
-// missing returns the error for a file that does not exist, with what may have been meant.
+// missing returns the error for a file that does not exist, with suggestions.
 func (r *Root) missing(name string) error {
 	hint := "list the folder to see what there is"
 	if rel, err := r.resolve(name); err == nil {
@@ -157,7 +155,7 @@ func (r *Root) entries(name string) (string, []fs.DirEntry, error) {
 	return rel, list, nil
 }
 
-// contentType names what a binary file seems to hold, by how it starts.
+// contentType guesses the type of a binary file from its first bytes.
 func contentType(f io.ReaderAt) string {
 	head := make([]byte, 512)
 	n, _ := f.ReadAt(head, 0) // what cannot be read is not known

@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// A sight is what a call may see of a folder. It counts what it hides.
+// A sight decides which files of a folder a call may see. It counts the hidden ones.
 type sight struct {
 	may    func(file string) tool.Verdict // nil for everything
 	asks   []string                       // files that a person would be asked about
@@ -18,11 +18,11 @@ type sight struct {
 	denied int
 }
 
-// sight returns what a call of a tool may see. From is the path in its arguments.
+// sight returns the sight of a call. From is the path in its arguments.
 func (r *Root) sight(c *tool.Call, name, from string) *sight { return newSight(c, r.reads, name, from) }
 
-// newSight returns what a call may see by the rules of its gate. A call that no gate has decided on may see what may be read
-// unasked by the rules that the tool was made with.
+// newSight returns the sight of a call by the rules of its gate. If no gate has decided on the call, it may see the files that the tool's own rules
+// allow to read without asking.
 func newSight(c *tool.Call, reads func(name, from string) func(string) tool.Verdict, name, from string) *sight {
 	switch {
 	case c != nil && c.Reads != nil:
@@ -99,8 +99,7 @@ func (s *sight) check(names ...string) error {
 
 const toldAbout = 5 // names and rules of what was left out
 
-// note returns the line about what was left out, "" if nothing was. Of what is denied it has the
-// number and nothing else.
+// note returns a line about omitted files, "" if there are none. For denied files it states only their number.
 func (s *sight) note() string {
 	var parts []string
 	if n := len(s.asks); n > 0 {

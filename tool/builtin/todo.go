@@ -23,9 +23,8 @@ type todo struct {
 	BlockedBy []string `json:"blockedBy,omitempty"`
 }
 
-// todoList returns the tool "todo", by which an agent keeps its plan. Each call gives the whole list, which replaces the
-// one before; the tool remembers nothing, so the plan is what the last call in the conversation says,
-// and survives whatever the conversation survives. parseTodos reads it from there.
+// todoList returns the tool "todo", with which an agent keeps its plan. Each call passes the whole list and replaces the previous one. The tool has no
+// memory: the plan is the list in the conversation's last call, so it survives whatever the conversation survives. parseTodos reads it from there.
 func todoList() *tool.Tool {
 	type item struct {
 		ID        any    `json:"id,omitempty" jsonschema:"a short name of the item; defaults to its number"`

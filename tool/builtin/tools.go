@@ -24,8 +24,7 @@ type Options struct {
 	Search Searcher
 }
 
-// Tools returns the built-in tools: think and todo, and those the options ask for. Which of them may be used
-// unasked is up to a gate.
+// Tools returns the built-in tools: think and todo, and those the options ask for. A gate decides which of them may be used without asking.
 func Tools(opts *Options) ([]*tool.Tool, error) {
 	var o Options
 	if opts != nil {

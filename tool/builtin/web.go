@@ -37,7 +37,7 @@ type Searcher interface {
 	Search(ctx context.Context, q SearchQuery) (SearchFound, error)
 }
 
-// A SearchQuery is what is looked for. A service that has no Deep search or no Pages ignores these.
+// A SearchQuery is a query to a search service. A service without Deep search or Pages ignores these fields.
 type SearchQuery struct {
 	Text  string // not empty
 	Max   int    // results, from 1 to 20
@@ -104,7 +104,7 @@ func WebSearch(s Searcher) (*tool.Tool, error) {
 		}})
 }
 
-// searches keeps what the runs of this process have found last.
+// searches caches the latest search results of the runs of this process.
 type searches struct {
 	mu   sync.Mutex
 	last []*search
@@ -118,7 +118,7 @@ type search struct {
 	found SearchFound
 }
 
-// search asks the service, unless the run has asked it the same. Outside of a run it always asks.
+// search asks the service, unless the run has already sent the same query. Outside of a run it always asks.
 func (k *searches) search(ctx context.Context, s Searcher, run string, q SearchQuery) (SearchFound, error) {
 	if run == "" {
 		return s.Search(ctx, q)
@@ -308,7 +308,7 @@ func (s searxng) Search(ctx context.Context, q SearchQuery) (SearchFound, error)
 	return found, nil
 }
 
-// web is how to reach a search service.
+// web holds the address and the key of a search service.
 type web struct {
 	client  *http.Client
 	base    *url.URL
@@ -317,7 +317,7 @@ type web struct {
 	timeout time.Duration
 }
 
-// String keeps the key out of what is printed.
+// String omits the key, so that it is never printed.
 func (w web) String() string { return "search " + w.host }
 
 func newWeb(opts WebOptions, service, signup string) (web, error) {

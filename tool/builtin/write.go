@@ -88,7 +88,7 @@ func (r *Root) write(ctx context.Context, name, content, approved string) error 
 	return p.replace(content)
 }
 
-// A place is where a file is, or is to be.
+// A place is the location of an existing or new file.
 type place struct {
 	root  *Root
 	name  string   // as asked for
@@ -98,7 +98,7 @@ type place struct {
 	added []string    // folders that were made
 }
 
-// place opens the folder of a file that is to be written, which it makes if asked to. The caller closes it.
+// place opens the folder of a file to write, and creates the folder if asked to. The caller must close it.
 func (r *Root) place(name string, mkdirs bool) (*place, error) {
 	rel, err := r.resolve(name)
 	if err != nil {
@@ -169,8 +169,7 @@ func (r *Root) mkdirs(dir string) ([]string, error) {
 	return missing, r.root.MkdirAll(filepath.FromSlash(dir), 0o755)
 }
 
-// replace gives a file in d new content through a temporary file beside it. A mode of 0
-// means that of a new file.
+// replace writes new content to a file in d through a temporary file beside it. Mode 0 means the default mode of a new file.
 func replace(d *os.Root, base, content string, mode fs.FileMode) (err error) {
 	tmp := ".superstep-" + rand.Text() + ".tmp"
 	f, err := d.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)

@@ -190,7 +190,7 @@ func (c *conn) adopt(now *offer, first bool) error {
 	return nil
 }
 
-// usable returns why a tool cannot be called, asking again if it was refused.
+// usable returns an error if a tool cannot be called. If the tool was refused before, it asks again.
 func (c *conn) usable(name string) error {
 	offers, agrees := c.standing(name)
 	if offers && !agrees && c.o.Pin != nil {

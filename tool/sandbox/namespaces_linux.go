@@ -384,8 +384,8 @@ func (c *Cmd) except(t *tree, found finding) {
 	}
 }
 
-// channel opens a socket pair by which the child sends a descriptor to the parent, away from the files of the command. Theirs is the
-// end of the child, and own a number that is free there, since it does not need the other end.
+// channel opens a socket pair by which the child sends a descriptor to the parent, away from the files of the command. Theirs is the child's end. Own is
+// a descriptor number that is free in the child, which does not need the other end.
 func (c *child) channel(files int) (theirs, own int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

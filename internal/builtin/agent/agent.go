@@ -1,5 +1,5 @@
-// Package agent is the built-in workflow "agent": one agent works towards what a person
-// asks for, with its tools, its sub-agents and the workflows it may run.
+// Package agent provides the built-in workflow "agent": one agent works on the user's prompt, with its tools, its sub-agents and the workflows it may
+// run.
 package agent
 
 import (
@@ -27,19 +27,16 @@ const Name = "agent"
 // Lead is the agent that works when none is named.
 const Lead = "general-purpose"
 
-// Options are what the workflow is built from.
+// Options configure the workflow.
 type Options struct {
-	// Prepare says whether there can be a run of these inputs, and completes them: it finds
-	// the agent and its model. It starts nothing. It is required.
+	// Prepare checks the inputs of a run and completes them with the agent and its model. It starts nothing. It is required.
 	Prepare func(in *Inputs) error
-	// Open gives the agent of a run that begins or goes on, with everything it needs started.
-	// It is required.
+	// Open returns the agent of a starting or resumed run, and starts everything that the agent needs. It is required.
 	Open func(ctx context.Context, in *Inputs) (*Crew, error)
 	// Workflows are those that the agent may run by name; none by default.
 	Workflows []*workflow.Workflow
-	// SaveDraft keeps the text of a recipe under its name until a person approves it, and says
-	// where it is, for people. It may be called again with the same after a crash. Nil does not
-	// let agents write recipes.
+	// SaveDraft stores the text of a recipe under its name until the user approves it, and returns its location for display. After a crash, it may be
+	// called again with the same text. If nil, agents cannot write recipes.
 	SaveDraft func(ctx context.Context, name string, text []byte) (where string, err error)
 	// Dir is what a relative folder is relative to; defaults to the process's own.
 	Dir string
@@ -54,33 +51,32 @@ type Inputs struct {
 	// Rules are what agents may do in this run, whoever continues with it.
 	Rules []string `json:"rules,omitempty" jsonschema:"what agents may do in this run, such as deny read_file(secret/**)"`
 	OnAsk string   `json:"on_ask,omitempty" jsonschema:"what becomes of calls that need leave where nobody can be asked: wait or deny"`
-	// Chat has the run wait for the next message after each answer, see conversation.go.
+	// Chat makes the run wait for the next message after each answer, see conversation.go.
 	Chat bool `json:"chat,omitempty" jsonschema:"wait for the next message after each answer, instead of ending"`
-	// Messages is the conversation before Prompt: in the inputs, that of the run that this one continues; in the state, all of it.
+	// Messages is the conversation before Prompt: in the inputs, the conversation of the continued run; in the state, the whole one.
 	Messages []model.Message `json:"messages,omitempty" jsonschema:"set by the run itself: the conversation that it continues"`
 	// Seen names the tools whose results are in the conversation, or were before it was cut down: what they gave may have misled
 	// the agent.
 	Seen []string `json:"seen,omitempty" jsonschema:"set by the run itself: the tools whose results are in messages"`
-	// Definition is what the agent is made of, so that a run is not resumed with another.
+	// Definition identifies the agent's definition, so that a run is not resumed with a different one.
 	Definition map[string]string `json:"definition,omitempty" jsonschema:"set by the run itself"`
 }
 
-// An Output is what the workflow ends with.
+// An Output is the output of the workflow.
 type Output struct {
 	Text  string `json:"text"` // what the agent said last
 	Agent string `json:"agent"`
 	Model string `json:"model"`
 }
 
-// A Crew is an agent, and what was started for it.
+// A Crew is an agent, with everything that was started for it.
 type Crew struct {
 	Agent      *agent.Agent
 	Definition map[string]string // what the agent is made of now; a run continues with what it began with
 	// Check says what is wrong with a recipe that its text does not show, such as agents that
 	// there are not. Nil checks nothing more.
 	Check func(r *recipe.Recipe) recipe.Problems
-	// SaveDraft goes before that of the options, where drafts belong to the project that the
-	// crew is of. Nil leaves it to those.
+	// SaveDraft takes precedence over the SaveDraft of the options, if drafts belong to the project of the crew. If nil, the options' SaveDraft is used.
 	SaveDraft func(ctx context.Context, name string, text []byte) (where string, err error)
 	Close     func() error // ends what was started; nil for nothing
 }
@@ -214,7 +210,7 @@ func (d *delegate) flow(in *Inputs, crew *Crew) (*graph.Flow[state, update], err
 	return g.Compile()
 }
 
-// work has the agent work, with workflows in the background, and returns what it says last.
+// work runs the agent, with workflows in the background, and returns its last text.
 func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state) (u update, err error) {
 	k, err := d.sit(ctx, t)
 	if err != nil {
@@ -250,7 +246,7 @@ func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state
 	return u, err
 }
 
-// said returns what an agent ended with, or why that is nothing.
+// said returns the result of an agent, or an error if there is none.
 func said(name string, out *agent.Outcome, err error) (string, error) {
 	switch {
 	case err != nil:

@@ -45,7 +45,7 @@ type desk struct {
 	tally   tally
 }
 
-// started is what is recorded of a workflow in the background.
+// started is the record of a background workflow's start.
 type started struct {
 	Handle   string          `json:"handle"`
 	Workflow string          `json:"workflow"`
@@ -54,7 +54,7 @@ type started struct {
 	After    uint64          `json:"after"`  // the record before it
 }
 
-// ended is what has come of it.
+// ended is the record of a background workflow's result.
 type ended struct {
 	Success bool            `json:"success"`
 	Output  json.RawMessage `json:"output,omitempty"`
@@ -159,8 +159,7 @@ func (k *desk) start(ctx context.Context, name string, settle func() (json.RawMe
 	return k.add(s), false, nil
 }
 
-// attend runs a workflow to its end. While it waits for a person it lets go, and it goes on when
-// there is an answer.
+// attend runs a workflow to its end. While the workflow waits for a user, attend releases it, and continues when there is an answer.
 func (k *desk) attend(b *background) {
 	answered, deaf := k.task.Scope().Listen() // from before it asks, so that no answer is missed
 	defer deaf()
@@ -279,8 +278,7 @@ func (k *desk) idle() bool {
 	return k.busy == 0
 }
 
-// converse has the agent work. If it waits for a person it goes on when there is an answer, as
-// long as something is running in the background.
+// converse runs the agent. If the agent waits for a user, it continues when the answer comes, as long as a workflow is running in the background.
 func (k *desk) converse(lead *agent.Agent, w *agent.Work) (*agent.Outcome, error) {
 	for {
 		answered, deaf := k.task.Scope().Listen()
@@ -350,7 +348,7 @@ func (k *desk) collect(ctx context.Context, b *background) error {
 	return nil
 }
 
-// rest waits for what the agent has not collected when it has ended, and gives it.
+// rest waits for the results that the agent has not collected when it has ended, and returns them.
 func (k *desk) rest() ([]*background, error) {
 	if err := k.await(k.idle); err != nil {
 		return nil, err
@@ -385,9 +383,8 @@ func (b *background) told(r *ended) tool.Result {
 	return tool.Failed(fmt.Sprintf("%s failed: %s", b.Handle, r.Error))
 }
 
-// handOver starts one more turn of the agent, with the results that it has not collected, and gives
-// what it says then. It sees what it was asked and what it has said last; what else it did is
-// behind it.
+// handOver starts one more turn of the agent, with the results that it has not collected, and gives what it says then. It sees only its prompt and its
+// last text, not the rest of its conversation.
 func (k *desk) handOver(lead *agent.Agent, w *agent.Work, before string, rest []*background) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "You were asked:\n\n%s\n\nYou ended with:\n\n%s\n\nWorkflows that you had started in the background have ended since, and "+

@@ -181,7 +181,7 @@ func continued(records iter.Seq2[runlog.Record, error], message string) (json.Ra
 	return json.Marshal(&in)
 }
 
-// A conversation is what a log says that was said.
+// A conversation is the conversation recorded in a log.
 type conversation struct {
 	lead     bool // the run has a lead, whose conversation it is
 	messages []model.Message

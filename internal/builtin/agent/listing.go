@@ -24,7 +24,7 @@ func listing(set workflow.Set) string {
 	return b.String()
 }
 
-// described returns what a workflow is and takes.
+// described describes a workflow and its inputs.
 func described(w *workflow.Workflow) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", w.Name, cmp.Or(line(w.Description), "no description"))
@@ -69,7 +69,7 @@ func choices(enum []any) string {
 // line returns a text on one line.
 func line(s string) string { return strings.Join(strings.Fields(clean.Text(s)), " ") }
 
-// listing returns what is in the background.
+// listing lists the workflows in the background.
 func (k *desk) listing(ctx context.Context) string {
 	steps := k.steps(ctx)
 	k.mu.Lock()

@@ -123,8 +123,7 @@ func (k *desk) launch(ctx context.Context, scope *journal.Scope, w *workflow.Wor
 		"get that with %s.", w.Name, b.Handle, CollectTool)}, nil
 }
 
-// mistaken tells a model what is wrong with inputs and what they should be. What is about the
-// run it gives back.
+// mistaken explains to a model the mistakes in inputs and the expected ones. It returns errors about the run unchanged.
 func mistaken(ctx context.Context, w *workflow.Workflow, err error) (tool.Result, error) {
 	if ctx.Err() != nil || agent.OfRun(err) {
 		return tool.Result{}, err
@@ -181,8 +180,7 @@ func (k *desk) collectWorkflow(ctx context.Context, scope *journal.Scope, c *too
 	return b.told(&r), k.collect(ctx, b)
 }
 
-// say tells an agent something that may be something else by the time the task is run again: it
-// is recorded, and told as it was.
+// say tells an agent a text that may differ when the task runs again: the text is recorded, and a repeated task gets the recorded one.
 func say(ctx context.Context, scope *journal.Scope, key string, what func() string) (tool.Result, error) {
 	e := &journal.Effect{Key: key, Kind: "note", Name: key}
 	text, err := journal.Do(ctx, scope, e, func(context.Context, string) (string, error) { return what(), nil })
@@ -197,7 +195,7 @@ func names(set workflow.Set) []string {
 	return out
 }
 
-// text returns an output as an agent reads it: what it says, if it is one that says something.
+// text returns an output in the form that an agent reads: the text of the output if it has one.
 func text(output json.RawMessage) string {
 	var says struct {
 		Text string `json:"text"`

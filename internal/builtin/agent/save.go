@@ -15,7 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// language tells a model how recipes are written. Its example uses every kind of step.
+// language explains to a model how to write recipes. Its example uses every kind of step.
 const language = `Write a workflow as a recipe and hand it in: a procedure in steps, that can be run again with other inputs. ` +
 	`It is a draft, which can be run once a person has approved it. What is wrong with it you are told, with line and column; mend that and save it again.
 
@@ -71,7 +71,7 @@ steps:
 output: "{{steps.polish.output}}"
 `
 
-// drafting is what is done with recipes that agents write.
+// drafting handles the recipes that agents write.
 type drafting struct {
 	keep  func(ctx context.Context, name string, text []byte) (string, error)
 	check func(r *recipe.Recipe) recipe.Problems // nil for nothing
@@ -92,7 +92,7 @@ func (k *desk) saveAction(d *drafting) *agent.Action {
 	}
 }
 
-// verdict is what was found of a recipe.
+// verdict holds the findings about a recipe.
 type verdict struct {
 	Wrong string `json:"wrong,omitempty"` // "" for nothing
 	Odd   string `json:"odd,omitempty"`
@@ -103,7 +103,7 @@ func (k *desk) saveWorkflow(ctx context.Context, scope *journal.Scope, c *tool.C
 	if err := json.Unmarshal(c.Args, &in); err != nil {
 		return tool.Result{}, err
 	}
-	// What there is of agents and tools may change, so what was found is recorded.
+	// The known agents and tools may change later, so the findings are recorded.
 	e := &journal.Effect{Key: "check", Kind: "note", Name: SaveTool}
 	found, err := journal.Do(ctx, scope, e, func(context.Context, string) (verdict, error) { return d.judge(in.Name, in.YAML), nil })
 	if err != nil {
@@ -136,7 +136,7 @@ func (k *desk) saveWorkflow(ctx context.Context, scope *journal.Scope, c *tool.C
 	return tool.Result{Text: text}, nil
 }
 
-// judge returns what is wrong with a recipe, and what is odd.
+// judge returns the errors of a recipe, and its warnings.
 func (d *drafting) judge(name, text string) verdict {
 	r, problems := recipe.Parse(line(name)+".yaml", []byte(text))
 	if r != nil && d.check != nil {

@@ -28,8 +28,7 @@ const (
 	narrowPassages = 4
 )
 
-// queries returns the question itself and, if it has some, the names in it: what is written like an
-// identifier or a path.
+// queries returns the question itself and the names in it, if any: words written like identifiers or paths.
 func queries(question string) []string {
 	var names []string
 	words := strings.Fields(question)
@@ -145,8 +144,8 @@ func (r *researcher) lookOnWeb(ctx context.Context, t *graph.Task, query string)
 	return pages(query, text), err
 }
 
-// pages takes of each page that a search found the paragraph that has the most words of the query that say what it is
-// about, and puts the page with the best one first. It answers if it has half of them, and two of them if there are.
+// pages selects from each found page the paragraph with the most significant words of the query, and puts the page with the best paragraph first. A
+// paragraph counts as an answer if it has half of these words, and at least two if there are two.
 func pages(query, text string) (l look) {
 	words := docindex.Words(query)
 	head, _, _ := strings.Cut("\n"+text, "\n## ")
@@ -256,7 +255,7 @@ var symbol = regexp.MustCompile(`^(?:func|type|const|var) (?:\([^)]*\) )?([\pL_]
 // bare are topics that every file of code has.
 var bare = regexp.MustCompile(`^(?:package [\pL_][\pL\pN_]*|const|var|type|import|func|class|def|main)$`)
 
-// topic returns what a passage is part of: the symbol or section, or else the file.
+// topic returns the symbol or section that contains a passage, or else the file.
 func (p *Passage) topic() string {
 	if m := symbol.FindStringSubmatch(p.Heading); m != nil {
 		return m[1]
@@ -330,7 +329,7 @@ func (s *state) extract() (string, []Passage) {
 	return b.String(), out
 }
 
-// abstain answers that nothing answers, and what was searched.
+// abstain returns the answer that the sources do not answer the question, with the searched sources.
 func (s *state) abstain(b *strings.Builder) (string, []Passage) {
 	failed := ""
 	if s.Failed != "" {
@@ -368,7 +367,7 @@ func (s *state) abstain(b *strings.Builder) (string, []Passage) {
 	return b.String(), near
 }
 
-// unverified writes what the search service itself answers.
+// unverified writes the search service's own answer.
 func (s *state) unverified(b *strings.Builder) {
 	if s.Said != "" {
 		fmt.Fprintf(b, "*Not verified*, the search service's own answer:\n> %s\n\n", shown(s.Said))
@@ -417,7 +416,7 @@ func (s *state) choose() (quoted, rest []finding) {
 	return quoted, rest
 }
 
-// cut is at most n lines of a passage, from the beginning of a sentence or paragraph: those that have the most words of the question.
+// cut returns the n lines of a passage with the most words of the question, starting at the beginning of a sentence or paragraph.
 func (p Passage) cut(n int, question string) Passage {
 	lines := strings.Split(p.Text, "\n")
 	if len(lines) <= n {
@@ -440,10 +439,10 @@ func (p Passage) cut(n int, question string) Passage {
 	return p
 }
 
-// negation turns around what a text says.
+// negation matches words that negate a text.
 var negation = regexp.MustCompile(`(?i)\b(?:not|never|none|neither|nor|no|cannot|without)\b|n['’]t\b`)
 
-// leastStatement is how many words a passage must have besides those of the question to say something.
+// leastStatement is how many words beyond the question's own a passage needs to count as a statement.
 const leastStatement = 4
 
 // says reports whether another text is nearly the same statement: it has three fifths of its words but those of the question,
@@ -464,7 +463,7 @@ func (s *state) says(answer, other string) bool {
 	return all >= leastStatement && 5*both >= 3*all && negation.MatchString(answer) == negation.MatchString(other)
 }
 
-// agreement names the other files that state nearly what the answer does. The same text elsewhere is a copy.
+// agreement names the other files that state nearly the same as the answer. Identical text in another file counts as a copy.
 func (s *state) agreement(answer *Passage) string {
 	var files []string
 	for _, f := range s.Findings {
@@ -510,7 +509,7 @@ func span(name string) string {
 	return fence + " " + name + " " + fence
 }
 
-// fence returns one that does not occur in a text, of at least some characters.
+// fence returns a code fence that does not occur in a text, with a minimum length.
 func fence(least, text string) string {
 	for strings.Contains(text, least) {
 		least += "`"
@@ -520,7 +519,7 @@ func fence(least, text string) string {
 
 var special = regexp.MustCompile("[\\\\`*_\\[\\]<>]")
 
-// heading returns that of a passage: of code as code, else with nothing in it interpreted.
+// heading returns the heading of a passage: formatted as code for code, otherwise escaped.
 func (p *Passage) heading() string {
 	if lang := fenced(p); lang != "" && lang != "text" {
 		return span(p.Heading)
@@ -536,7 +535,7 @@ func (p *Passage) at() string {
 	return span(p.place())
 }
 
-// about returns what a passage is part of, behind its place.
+// about returns the symbol or section of a passage, to be printed after its position.
 func about(p *Passage) string {
 	if p.Heading == "" {
 		return ""
@@ -557,8 +556,7 @@ func (p *Passage) also() string {
 	return fmt.Sprintf(" (also in %s)", shown(strings.Join(p.Copies, ", ")))
 }
 
-// quote writes a passage: what it is part of, where it stands, and its lines as they are. Nothing in them is interpreted but
-// Markdown.
+// quote writes a passage: its heading, its position, and its unchanged lines. Only Markdown in them is interpreted.
 func (p *Passage) quote(b *strings.Builder, n int) {
 	lang := fenced(p)
 	if p.Heading != "" {
@@ -601,7 +599,7 @@ func fenced(p *Passage) string {
 	return "text"
 }
 
-// foot writes the last line: what was done.
+// foot writes the last line, a summary of the searches.
 func (s *state) foot(b *strings.Builder) {
 	fmt.Fprintf(b, "\n---\n\n%d of %d searches", s.Searches, s.Max)
 	if s.Dropped > 0 {

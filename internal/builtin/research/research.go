@@ -35,7 +35,7 @@ import (
 // Name is what users call the workflow by.
 const Name = "research"
 
-// Options are what the workflow is built from.
+// Options configure the workflow.
 type Options struct {
 	// Model returns the model of a name, and the one to use for "". It is required.
 	Model func(name string) (model.Model, error)
@@ -65,7 +65,7 @@ type Inputs struct {
 	Report      string `json:"report,omitempty" jsonschema:"the file to write the brief to, or the folder for a brief-ID.md; by default it is kept with the run"`
 }
 
-// An Output is what the workflow ends with.
+// An Output is the output of the workflow.
 type Output struct {
 	Text       string       `json:"text"`           // the brief, in Markdown
 	Docs       string       `json:"docs,omitempty"` // the folder of documents, by its absolute path

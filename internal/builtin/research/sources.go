@@ -22,8 +22,8 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// researcher is what the nodes of the workflow share within one process. Everything in it is
-// derived from the state when it is first needed, so that a resumed run opens the same sources.
+// researcher holds the data that the nodes of the workflow share within one process. Everything in it is derived from the state when it is first needed,
+// so that a resumed run opens the same sources.
 type researcher struct {
 	opt *Options
 

@@ -69,8 +69,7 @@ type suite struct {
 	emit  func(*record)
 }
 
-// together measures jobs that are to be compared. They take turns, so that all of them
-// see the same minutes of the machine.
+// together measures jobs that are to be compared. The jobs alternate, so that changes in the load of the machine affect all of them alike.
 func (s *suite) together(jobs ...job) {
 	recs := make([]*record, len(jobs))
 	most := 0

@@ -97,7 +97,7 @@ func solve[V, M any](ctx context.Context, g *vertex.Graph[none], p *vertex.Progr
 	return run.Values(), nil
 }
 
-// w7 is vertex programs on large graphs.
+// w7 benchmarks vertex programs on large graphs.
 func (s *suite) w7() {
 	sizes := []int{100_000, 1_000_000}
 	if s.quick {
