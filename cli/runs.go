@@ -183,12 +183,20 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 	}
 	pal := a.tty.Out
 	table := [][]string{{"ID", "STATUS     ", "STARTED ", "WORKFLOW", "TITLE"}}
+	costs := slices.ContainsFunc(list, func(i host.RunItem) bool { return i.Cost != nil && i.Cost.Micros > 0 })
+	if costs {
+		table[0] = slices.Insert(table[0], 3, "COST")
+	}
 	for n, i := range list {
 		age := inwords.Ago(time.Since(i.Created))
 		if i.Created.Unix() <= 0 { // that is what is damaged
 			age = "-"
 		}
-		table = append(table, []string{i.ID, status(pal, i.Status) + why(&list[n]), age, transcript.Line(i.Workflow), transcript.Line(i.Title)})
+		row := []string{i.ID, status(pal, i.Status) + why(&list[n]), age, transcript.Line(i.Workflow), transcript.Line(i.Title)}
+		if costs {
+			row = slices.Insert(row, 3, i.Cost.String())
+		}
+		table = append(table, row)
 	}
 	a.out.table(table, 0, a.tty.Width())
 	return nil

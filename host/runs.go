@@ -39,12 +39,14 @@ type RunItem struct {
 	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "message", "" for questions
 	Parent   string        `json:"parent,omitempty"` // of a fork
 	Imported *Origin       `json:"imported,omitempty"`
+
+	Cost *transcript.Cost `json:"cost,omitempty"` // as the files of the run say; nil if that is not known
 }
 
 // NewRunItem returns a run for a listing, which lacks the budget that is short, if it is non-nil, and was imported if it has an
 // origin.
 func NewRunItem(i *runlog.Info, short *runlog.BudgetError, o *Origin) RunItem {
-	item := RunItem{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, "", i.Parent, o}
+	item := RunItem{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, "", i.Parent, o, nil}
 	if short != nil {
 		item.Reason = short.FailureCode()
 	}
@@ -88,10 +90,16 @@ func (h *Host) runItems(ctx context.Context, store runlog.Store, infos []runlog.
 		if message || paused.Message {
 			item.Reason = ReasonMessage
 		}
+		if dir, _ := h.Folder(i.ID); dir != "" && len(infos) <= mostCosts {
+			item.Cost = rundir.Cost(dir, i.ID)
+		}
 		items = append(items, item)
 	}
 	return items, problems
 }
+
+// mostCosts is the most runs of which a listing reads the costs, each from a file.
+const mostCosts = 100
 
 // tail is how many of a run's last records a listing reads.
 const tail = 256

@@ -28,7 +28,7 @@ type runFile struct {
 	Skipped   []string                `json:"skipped,omitempty"` // there was no reason to run them
 	Duration  int64                   `json:"duration_ms"`       // of execution
 	Agents    int                     `json:"agents"`
-	Usage     model.Usage             `json:"usage"`
+	Usage     transcript.Usage        `json:"usage"`
 	Steps     []transcript.StepReport `json:"steps"`
 	Questions []question              `json:"questions,omitempty"`
 }
@@ -54,7 +54,7 @@ func describe(r *transcript.Run, info *runlog.Info, now time.Time, rules string)
 		Workflow: transcript.Line(info.Workflow), Title: transcript.Line(info.Title),
 		Created: info.Created, Updated: info.Updated, Parent: info.Parent, Redacted: rules != "", Records: r.Seq,
 		Inputs: r.Inputs, Output: r.Output, Reason: r.Reason, Failed: r.Failed, Degraded: r.Degraded, Skipped: r.Skipped,
-		Duration: r.Time.Elapsed(now).Milliseconds(), Agents: len(r.Agents), Usage: r.Usage, Steps: r.Report(now),
+		Duration: r.Time.Elapsed(now).Milliseconds(), Agents: len(r.Agents), Usage: r.Used(), Steps: r.Report(now),
 	}
 	if r.Error != "" {
 		out.Error = &failure{r.Code, r.Error}
