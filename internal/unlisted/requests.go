@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
@@ -53,8 +54,13 @@ type stored struct {
 // Info.Parent is the run. It is redacted and encrypted like any other log.
 func RequestsID(run string) string {
 	sum := sha256.Sum256([]byte(run))
-	return "requests-" + hex.EncodeToString(sum[:16])
+	return requestsPrefix + hex.EncodeToString(sum[:16])
 }
+
+const requestsPrefix = "requests-"
+
+// IsRequestsID reports whether an ID may be that of a mailbox. No run may have it: whoever holds another run would obey its records.
+func IsRequestsID(id string) bool { return strings.HasPrefix(id, requestsPrefix) }
 
 // Post stores a request for whoever holds the run. It is durable: a later holder reads it if this one does not. The error is
 // *runlog.NotFoundError or *runlog.EndedError if there is no such run or it has ended before. If it ends meanwhile, its log says whether
