@@ -148,7 +148,9 @@ func sendMessage(ctx context.Context, a *app, w *workflow.Workflow, info runlog.
 	if ended {
 		name, after = w.Name, 0
 	}
-	useModelOf(a, run)
+	if err := useModelOf(ctx, a, info.ID, run); err != nil {
+		return err
+	}
 	engine, err := a.engine(ctx, name, r.engine())
 	if err != nil {
 		return err

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/events"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -151,6 +153,16 @@ func parseOrder(line []byte) (*order, error) {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("the line has more than one JSON value")
+	}
+	v, err := strict.Decode(line) // a field that is there twice, or nearly, could be another for whoever looks at the line before
+	if err != nil {
+		return nil, fmt.Errorf("the line is no order: %w", err)
+	}
+	fields, _ := v.(map[string]any)
+	for name := range fields {
+		if !slices.Contains([]string{"type", "text", "task", "key", "answer", "output"}, name) {
+			return nil, fmt.Errorf("the line is no order: there is no field %q", name)
+		}
 	}
 	about := o.Task != "" || o.Key != nil
 	if o.Text != "" && o.Type != "steer" {

@@ -58,6 +58,19 @@ func TestDriver(t *testing.T) {
 	}
 }
 
+// An order means one thing, for whoever reads it.
+func TestOrderIsExact(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		`{"type":"deny","task":"a","key":"k","Type":"answer","answer":"once"}`, `{"type":"pause","type":"cancel"}`, `{"TYPE":"cancel"}`,
+		`{"type":"answer","task":"a","key":"k","answer":1,"an\u017fwer":2}`,
+	} {
+		if o, err := parseOrder([]byte(line)); err == nil {
+			t.Errorf("%s is taken as %+v", line, o)
+		}
+	}
+}
+
 // What is no order says what is wrong with it.
 func FuzzOrder(f *testing.F) {
 	for _, s := range []string{

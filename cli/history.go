@@ -311,12 +311,17 @@ func replayer(ctx context.Context, a *app) (*superstep.Engine, error) {
 	return a.engine(ctx, "", nil)
 }
 
-// useModelOf selects the model that a run began with.
-func useModelOf(a *app, run *transcript.Run) {
+// useModelOf selects the model that a run began with, unless a file says so: an imported run has the models of the user.
+func useModelOf(ctx context.Context, a *app, id string, run *transcript.Run) error {
+	o, err := a.host().OriginOf(ctx, id)
+	if err != nil || o != nil {
+		return err
+	}
 	var began struct{ Model string }
 	if json.Unmarshal(run.Inputs, &began) == nil && began.Model != "" {
 		a.set.model = began.Model
 	}
+	return nil
 }
 
 type recordJSON struct {

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/internal/mail"
-	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -117,7 +116,7 @@ func speakers(a *app, cmd *cobra.Command, args []string) ([]string, cobra.ShellC
 	}
 	var out []string
 	for _, m := range agents {
-		out = append(out, m.Path+"\t"+transcript.Line(m.Name))
+		out = append(out, word(m.Path, m.Name))
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp
 }

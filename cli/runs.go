@@ -377,7 +377,9 @@ func resumeRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tu
 	if err != nil {
 		return err
 	}
-	useModelOf(a, run)
+	if err := useModelOf(ctx, a, info.ID, run); err != nil {
+		return err
+	}
 	engine, err := a.engine(ctx, name, r.engine())
 	if err != nil {
 		return err

@@ -66,10 +66,18 @@ func (h *Host) sockets(id string) (paths []string) {
 	}
 	sum := sha256.Sum256([]byte(p.String()))
 	name := hex.EncodeToString(sum[:4]) + "-" + id + ".sock"
-	if dir := h.cfg.Env("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
-		paths = append(paths, filepath.Join(dir, "superstep", name))
+	if dir := h.runtimeDir(); dir != "" {
+		paths = append(paths, filepath.Join(dir, name))
 	}
 	return append(paths, filepath.Join(h.DataDir(), "live", name))
+}
+
+// runtimeDir returns the folder for sockets of this user, "" for none.
+func (h *Host) runtimeDir() string {
+	if dir := h.cfg.Env("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "superstep")
+	}
+	return ""
 }
 
 // homeless reports whether no folder for runs is known.
@@ -135,6 +143,9 @@ func (h *Host) results(run string) string {
 // private returns the files and folders that are hidden from all commands of a run: the store, and the user's configuration.
 func (h *Host) private() []string {
 	out := []string{h.DataDir(), h.ConfigDir()}
+	if dir := h.runtimeDir(); dir != "" {
+		out = append(out, dir)
+	}
 	if p, err := h.Place(); err == nil && p.Path != "" {
 		for _, end := range []string{"", "-wal", "-shm", "-journal", ".owners"} { // a database has files beside it
 			out = append(out, p.Path+end)

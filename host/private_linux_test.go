@@ -21,7 +21,16 @@ func TestCommandsSeeNoStore(t *testing.T) {
 	g.write(t, filepath.Join(g.dir, "open.txt"), "zebra")
 	private := filepath.Join(g.home, ".config", "superstep", "granted.json")
 	g.write(t, private, "[]")
+	socket := filepath.Join(g.dir, ".run", "superstep", "00000000-r.sock") // it tells what other runs do
+	g.write(t, socket, "quokka")
 	o := g.opt
+	env := o.Env
+	o.Env = func(name string) string {
+		if name == "XDG_RUNTIME_DIR" {
+			return filepath.Join(g.dir, ".run")
+		}
+		return env(name)
+	}
 	o.Store, o.Stores = "sqlite:"+filepath.Join(g.dir, "runs.db"), []runlog.Driver{{Kind: "sqlite"}}
 	for _, text := range []string{"bash"} {
 		r, err := permit.Parse(tool.Allow, text, "")
@@ -45,7 +54,7 @@ func TestCommandsSeeNoStore(t *testing.T) {
 		}
 		t.Skipf("SKIPPED: %s", s.sandbox)
 	}
-	args, _ := json.Marshal(map[string]string{"command": "cat open.txt runs.db '" + private + "'; echo x | tee runs.db; echo '[1]' | tee '" + private + "'"})
+	args, _ := json.Marshal(map[string]string{"command": "cat open.txt runs.db '" + socket + "' '" + private + "'; echo x | tee runs.db; echo '[1]' | tee '" + private + "'"})
 	res := s.Tools().Call(t.Context(), "bash", &tool.Call{Args: args, Permitted: true})
 	if !strings.Contains(res.Text, "zebra") || strings.Contains(res.Text, "quokka") {
 		t.Error(res.Text)

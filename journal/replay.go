@@ -365,14 +365,20 @@ func untimed(data json.RawMessage) (repeated, times json.RawMessage) {
 	if end < 0 || data[end] != '}' {
 		return data, nil
 	}
-	for at := end; ; end = at {
+	for {
+		at := end
 		for at > 0 && data[at-1] >= '0' && data[at-1] <= '9' {
 			at--
 		}
-		name := bytes.LastIndexByte(data[:max(0, at-2)], '"')
-		if at == end || name < 1 || data[name-1] != ',' || !bytes.HasSuffix(data[:at], []byte(`_ms":`)) {
+		before, found := data[:at], false
+		for _, field := range []string{`,"took_ms":`, `,"queued_ms":`, `,"next_ms":`} {
+			if before, found = bytes.CutSuffix(data[:at], []byte(field)); found {
+				break
+			}
+		}
+		if at == end || !found {
 			return data[:end], data[end:]
 		}
-		at = name - 1
+		end = len(before)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/archive"
 	"github.com/superstep-dev/superstep/internal/carry"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
@@ -365,6 +366,7 @@ func TestIDs(t *testing.T) {
 	for what, err := range map[string]error{
 		"in the options": imported(t, m, string(file(t)), "--all"),
 		"in the file":    imported(t, m, flag, ""),
+		"a mailbox":      imported(t, m, string(file(t)), unlisted.RequestsID("r")), // whoever executes r would obey it
 	} {
 		if err == nil || !strings.Contains(err.Error(), "another ID") {
 			t.Errorf("%s: %v", what, err)

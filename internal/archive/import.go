@@ -59,7 +59,7 @@ type ImportOptions struct {
 //
 // The file is read twice: all of it is checked before anything is written.
 //
-// An ID that begins with - is refused, since commands take it for a flag.
+// An ID that begins with - is refused, since commands take it for a flag, and so is that of a mailbox, which another run would obey.
 //
 // The error is a *FormatError for a file that is not whole or not right, and wraps
 // runlog.ErrExists if there is a run of that ID. After any error there is no such run. If the
@@ -87,6 +87,9 @@ func Import(ctx context.Context, store runlog.Store, r io.ReadSeeker, opt *Impor
 	id := cmp.Or(o.ID, h.Run.ID)
 	if strings.HasPrefix(id, "-") {
 		return runlog.Info{}, fmt.Errorf("run ID %q begins with -, as flags do; import it under another ID", id)
+	}
+	if unlisted.IsRequestsID(id) {
+		return runlog.Info{}, fmt.Errorf("run ID %q is that of the requests to a run; import it under another ID", id)
 	}
 	if _, err := r.Seek(start, io.SeekStart); err != nil {
 		return runlog.Info{}, fmt.Errorf("the file cannot be read twice: %w", err)

@@ -38,14 +38,13 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("the process ended with exit code %d before the run began: %s", e.Exit, e.Output)
 }
 
-// Args returns the arguments of the separate process: those of the user, without Flag and with more flags.
+// Args returns the arguments of the separate process: those of the user, with more flags. None is removed, since it may be the value of another flag.
 func Args(given []string, more ...string) []string {
 	end := slices.Index(given, "--")
 	if end < 0 {
 		end = len(given)
 	}
-	flags := slices.DeleteFunc(slices.Clone(given[:end]), func(s string) bool { return s == "--"+Flag || strings.HasPrefix(s, "--"+Flag+"=") })
-	return slices.Concat(flags, more, given[end:])
+	return slices.Concat(given[:end], more, given[end:])
 }
 
 // Start starts the program with arguments and waits until its run has begun. Folder returns the folder with the files of a run, in which the process
@@ -65,7 +64,7 @@ func Start(ctx context.Context, program string, args []string, temp string, fold
 		return nil, err
 	}
 	defer func() { _ = out.Close() }()
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, Args(args, "--"+Hidden+"="+begun)...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, Args(args, "--"+Flag+"=false", "--"+Hidden+"="+begun)...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, out, session()
 	if err := cmd.Start(); err != nil {
 		return nil, err

@@ -213,7 +213,7 @@ func (v *live) facts(t *transcript.Task, now time.Time) string {
 func (v *live) doing(t *transcript.Task) string {
 	if p := t.Progress; p != nil {
 		const cells = 20
-		done := min(cells, int(cells*p.Done/max(1, p.All)))
+		done := max(0, min(cells, int(cells*p.Done/max(1, p.All))))
 		return strings.Repeat("█", done) + v.pal.Dim(strings.Repeat("░", cells-done)) + " " + p.Text
 	}
 	if tool := t.Current(); tool != nil {
@@ -245,8 +245,9 @@ func cut(s string, width int) string {
 
 // short cuts a name to a width, and keeps its end, which tells it from others.
 func short(s string, width int) string {
-	if over := ansi.StringWidth(s) - width; over > 0 {
-		return ansi.TruncateLeft(s, over+1, "…")
+	out := s
+	for n := ansi.StringWidth(s) - width + 1; ansi.StringWidth(out) > width; n++ { // a letter may be two cells wide
+		out = ansi.TruncateLeft(s, n, "…")
 	}
-	return s
+	return out
 }
