@@ -621,11 +621,14 @@ func TestContinueWhileTheLeadWorks(t *testing.T) {
 	store := runlog.NewMemory(nil)
 	enter, leave := make(chan struct{}, 9), make(chan struct{})
 	var mu sync.Mutex
-	var last string
+	var last, whole string
 	w := chats(t, &scripted.Model{Answer: func(r *model.Request) scripted.Turn {
 		text := r.Messages[len(r.Messages)-1].Text()
 		mu.Lock()
-		last = text
+		last, whole = text, ""
+		for _, m := range r.Messages {
+			whole += m.Text() + "\n"
+		}
 		mu.Unlock()
 		turn := scripted.Say("You said: " + text)
 		if text == "Work" {
@@ -663,9 +666,22 @@ func TestContinueWhileTheLeadWorks(t *testing.T) {
 	}
 	ends(t, run, runlog.Paused)
 	mu.Lock()
-	defer mu.Unlock()
 	if !strings.Contains(last, "and hurry") {
 		t.Errorf("the lead read last: %q", last)
 	}
+	mu.Unlock()
 	replays(t, first, run.ID())
+	if err := first.Cancel(t.Context(), run.ID()); err != nil {
+		t.Fatal(err)
+	}
+	child, err := second.Continue(t.Context(), run.ID(), "What did I ask for?", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends(t, child, runlog.Paused)
+	mu.Lock()
+	defer mu.Unlock()
+	if !strings.Contains(whole, "and hurry") {
+		t.Errorf("the conversation that goes on: %q", whole)
+	}
 }

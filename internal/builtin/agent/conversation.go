@@ -14,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -251,6 +252,11 @@ func (c *conversation) effect(path string, d *runlog.Settled) error {
 		if err = json.Unmarshal(d.Output, &resp); err == nil && len(resp.Message.Parts) > 0 {
 			c.answer()
 			c.messages, c.calls = append(c.messages, resp.Message), resp.Message.Calls()
+		}
+	case d.Kind == mail.KindSteer:
+		c.answer()
+		for _, m := range mail.SteeringOf(d) {
+			c.say(model.User, m.Text)
 		}
 	case d.Kind == "tool" && strings.HasPrefix(turn, "turn-"):
 		var res tool.Result
