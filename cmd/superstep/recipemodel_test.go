@@ -187,7 +187,7 @@ func TestUnknownWorkflow(t *testing.T) {
 func TestListingSaysWhatNeedsAModel(t *testing.T) {
 	run := place(t)
 	_, out, _ := run("workflows", "list")
-	for _, want := range []string{`(?m)^code-review +built-in +usable +a language model +Reviews`, `(?m)^agent +built-in +usable +a language model +Have`, `(?m)^research +built-in +usable +Answer`} {
+	for _, want := range []string{`(?m)^code-review +built-in +usable +a model +Reviews`, `(?m)^agent +built-in +usable +a model +Have`, `(?m)^research +built-in +usable +Answer`} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("%s is missing:\n%s", want, out)
 		}
