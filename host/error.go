@@ -24,7 +24,7 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) FailureCode() string { return e.Code }
 
 // NoModel returns the error of a workflow that needs a model when no model is configured. Each
-// remedy is one thing that would help. If empty, the program suggests the usual ones.
+// remedy is one way to provide a model. Without remedies, the program suggests the usual ones.
 func NoModel(message string, remedies ...string) *Error {
 	return &Error{Code: "no_model", Message: message, Next: remedies}
 }

@@ -132,8 +132,8 @@ func (p *project) problems() []catalog.Problem {
 	return slices.Concat(p.settings.problems, p.Problems())
 }
 
-// projectModel returns the model that the configuration of the project names, and where, as path:line. It returns "" without a
-// file of instructions, or if the user does not trust the file.
+// projectModel returns the model that the configuration of the project names, and where, as path:line. It returns "" if no
+// model is named or the user does not trust the project's configuration.
 func (h *Host) projectModel() (name, where string) {
 	p, err := h.project()
 	if err != nil || p.projectModel() == "" {

@@ -133,8 +133,8 @@ func (c *Resources) Headless() bool { return c.host.headless(c.host.cfg.OnAsk) }
 // Notice shows the user a message that is not recorded in the run's log.
 func (c *Resources) Notice(text string) { c.host.cfg.Notice(text) }
 
-// Agent is like node.Agent, for an agent named by the user, the project or the program. It is found when the node runs, so that
-// the graph can be drawn and forked without it.
+// Agent is like node.Agent, but finds the agent by name: in the user's or the project's files, or among the built-in ones. It
+// is found when the node runs, so that the graph can be drawn and forked without it.
 func Agent[S, U any](name, which string, prompt func(S) (string, error), update func(S, *agent.Outcome) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "agent", Agents: 1}
 	if which == "" || prompt == nil || update == nil {
