@@ -88,7 +88,7 @@ type contents struct {
 }
 
 // look reads all files of a folder. The digest covers the path and content of each file. Links and
-// devices are not read: for them it covers the path and the reason. The digest therefore changes
+// devices are not read: for them it covers the path and the problem. The digest therefore changes
 // with everything that the skill could run or show to a model. A skill that is too large to be
 // covered is refused.
 func look(f *frontmatter.Folder) (*contents, error) {

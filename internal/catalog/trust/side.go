@@ -20,7 +20,8 @@ import (
 
 func (s *Store) sideDir() string { return s.path + ".d" }
 
-// keep writes a content and returns its digest. For no content it returns "".
+// keep writes a content and returns its digest. If the content is empty or too long, keep writes
+// nothing and returns "".
 func (s *Store) keep(content string) (string, error) {
 	if content == "" || len(content) > longestContent {
 		return "", nil
