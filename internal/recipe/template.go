@@ -166,7 +166,7 @@ func notRef(body string) string {
 // maxPrompt is how many bytes a text has at most with its values in it, about 250,000 tokens.
 const maxPrompt = 1 << 20
 
-// maxValue bounds a value in the same way. Inputs of a workflow may have this size.
+// maxValue bounds a value in the same way. The same limit applies to the inputs of a workflow.
 const maxValue = 4 << 20
 
 // room is how many more bytes may be inserted into a text or a value.
