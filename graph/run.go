@@ -198,8 +198,8 @@ func (x *execution[S, U]) path(t *pregel.Task[message]) string {
 	return x.flow.path(x.opt.space, t)
 }
 
-// ready reports whether a waiting task may continue: it contains no open question, and its answers
-// or timers have changed since the last call.
+// ready reports whether a waiting task may continue: it contains no open question, and the log has
+// grown since the last call.
 func (x *execution[S, U]) ready(t *pregel.Task[message]) bool {
 	path, head := x.path(t), x.journal.Head()
 	if x.woken[path] == head {

@@ -104,7 +104,7 @@ func safely(work func() error) (err error) {
 }
 
 // verdict returns the error of parallel work: the failures in order, or, if nothing failed, the
-// open questions.
+// reasons why the work waits.
 func verdict(errs []error) error {
 	var failed, waiting []error
 	for _, err := range errs {
