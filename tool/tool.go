@@ -65,8 +65,8 @@ type Call struct {
 	// Reads decides whether the call may reveal a file that the tool comes upon; see Reader. Nil if no gate has decided on
 	// the call: a tool then holds to the rules it was made with, for the path in the arguments as well.
 	Reads func(name, from string) func(file string) Verdict
-	// State gives the state of the workflow as JSON, as it was when the task began; nil outside of
-	// a workflow. It is a copy: nothing that is done to it reaches the workflow.
+	// State returns the state of the workflow at the start of the task, as JSON. Outside a workflow
+	// it is nil. It is a copy: changing it does not affect the workflow.
 	State func() (json.RawMessage, error)
 	// Raw asks for data, since the caller is a program and not a model: contents as they are, without numbers of lines,
 	// remarks or sentences about nothing found. A result that would be truncated is an error instead.

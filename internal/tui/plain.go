@@ -99,7 +99,7 @@ func (v *plain) line(at time.Time, text string) {
 	v.write(at.Local().Format(time.TimeOnly) + " " + text + "\n")
 }
 
-// write writes lines while holding the lock.
+// write writes lines, or holds them back while another writer uses the terminal.
 func (v *plain) write(line string) {
 	if v.idle {
 		v.held = append(v.held, line)

@@ -122,7 +122,7 @@ func passage(p docindex.Passage) Passage {
 	return Passage{p.Path, p.Start, p.Start + len(lines) - 1, p.Heading, strings.Join(lines, "\n"), p.Copies}
 }
 
-// telling reports whether a character is part of the text of a line, and not of a comment mark.
+// telling reports whether a character is neither white space nor part of a comment or heading mark.
 func telling(r rune) bool { return !strings.ContainsRune(" \t/*#", r) }
 
 // mostOfPage is how many bytes of a page are quoted.
@@ -178,7 +178,8 @@ func pages(query, text string) (l look) {
 	return l
 }
 
-// shared counts the words of a query, as docindex.Words returns them, that a text has.
+// shared returns how many words of a query occur in a text. The words are in the form of
+// docindex.Words.
 func shared(query []string, text string) (n int) {
 	has := docindex.Words(text)
 	for _, w := range query {
