@@ -272,7 +272,7 @@ const commitOneSQL = `WITH u AS (
 	RETURNING no
 ) INSERT INTO records (run, seq, frame) SELECT no, $4, $8 FROM u RETURNING 1`
 
-// commit writes ops in one transaction and returns the ones included.
+// commit writes ops in one transaction and reports for each whether it was included.
 func (w *writer) commit(ops []*op) (landed []bool, err error) {
 	landed = make([]bool, len(ops))
 	var frames []byte
