@@ -15,14 +15,14 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A Question is what a node asks a user; see [Ask]. Only its Text is required. If a node
-// asks several, each needs a Key of its own, which names it within its task.
+// A Question is a node's question to a user; see [Ask]. Only its Text is required. If a node asks
+// several, each needs a Key of its own, which names it within its task.
 type Question = runlog.Question
 
-// Ask returns the answer to a question. The context is that of the node. While there is no answer, Ask
-// returns an error that the node must return, wrapped or not: the run continues with its other tasks and then
-// pauses, see [Paused]. With the answer the node is run again from its top; what must not be repeated until
-// then belongs in [Do].
+// Ask returns the answer to a question. The context must be the node's. Until the user answers, Ask returns
+// an error that the node must return, wrapped or not: the run continues with its other tasks and then pauses,
+// see [Paused]. With the answer the node is run again from its top; earlier side effects that must not be
+// repeated belong in [Do].
 //
 // An answer is a T, or one of the question's Options if T is a string, or several of them if T is a list of
 // strings; the Schema of the question overrides both. An answer that does not fit is refused, and the question

@@ -89,7 +89,7 @@ func (c *compiler[S, U]) checkNodes() {
 	c.ends, c.leads, c.looseIn, c.fanned, c.choices = make([]bool, n), make([]bool, n), make([][]int, n), make([][]int, n), make([][][]int, n)
 }
 
-// find returns the index of a node, or -1 after reporting that there is none.
+// find returns the index of a node. If the node does not exist, find reports that and returns -1.
 func (c *compiler[S, U]) find(name, where string) int {
 	if i, ok := c.index[name]; ok {
 		return i

@@ -29,7 +29,7 @@ func (e *CompileError) Error() string {
 	return fmt.Sprintf("graph %q has %d mistakes:\n  - %s", e.Graph, len(e.Problems), strings.Join(e.Problems, "\n  - "))
 }
 
-// message is what nodes send each other.
+// message is a message sent from one node to another.
 type message struct {
 	From   string          `json:"from"`
 	Arg    json.RawMessage `json:"arg,omitempty"`    // of a Send
@@ -56,7 +56,7 @@ type Flow[S, U any] struct {
 	varies, variesState bool // some updates, or some states, cannot be encoded
 }
 
-// node is a node as it is run.
+// node is a compiled node.
 type node[S, U any] struct {
 	Node[S, U]
 	fn      Func[S, U]

@@ -54,7 +54,7 @@ func (d *fold[S, U]) owns(r *runlog.Record) bool {
 	return false
 }
 
-// apply takes the next record of the log.
+// apply applies the next record of the log.
 func (d *fold[S, U]) apply(r *runlog.Record) (err error) {
 	if !d.owns(r) {
 		return nil

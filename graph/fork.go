@@ -27,14 +27,14 @@ type ForkPoint struct {
 	// At is the last record of the parent that the fork keeps. With Again it may be 0: the fork
 	// then begins with the first superstep that computes one of those tasks.
 	At uint64
-	// Again lists the paths of tasks to compute again, with everything that depends on them. What
-	// the parent recorded for other tasks is kept, even after At. The name of a node stands for all
-	// its tasks from At on.
+	// Again lists the paths of tasks to compute again, with everything that depends on them. The
+	// parent's records of other tasks are kept, even after At. The name of a node selects all its
+	// tasks from At on.
 	Again []string
 	Edits []Edit
 }
 
-// Forked holds what a new run needs to continue from a checkpoint of another.
+// Forked holds the data that a new run needs to continue from a checkpoint of another run.
 type Forked struct {
 	// Records must follow the run.started record of the new run, all in one batch. They have
 	// neither Seq nor Time.
@@ -50,7 +50,7 @@ type Forked struct {
 // Partial reports whether the fork repeats only some tasks; see Redoes.
 func (k *Forked) Partial() bool { return k.redo != nil }
 
-// Redoes reports whether a fork with Again repeats what the parent did under a path and a key.
+// Redoes reports whether a fork with Again repeats the parent's work under a path and a key.
 func (k *Forked) Redoes(path, key string) bool { return k.redo != nil && k.redo.drops(path, key) }
 
 // Fork creates the beginning of a new run. An effect without an outcome is not carried. Without
@@ -209,8 +209,8 @@ func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending [
 	return nil
 }
 
-// given puts an edit into the recorded result of its node, and reports whether there is such a
-// result.
+// given applies an edit to the recorded result of its node, and reports whether such a result
+// exists.
 func (f *Flow[S, U]) given(records []runlog.Record, e *Edit) (bool, error) {
 	for i := range records {
 		var d runlog.TaskDone

@@ -47,7 +47,7 @@ type TaskFunc[S, U any] func(ctx context.Context, t *Task, state S) (U, error)
 // Settled join handles it.
 type OnError uint8
 
-// What a failure means.
+// These values decide how a failure is handled.
 const (
 	Fail  OnError = iota // the run fails when the rest of the superstep has ended
 	Skip                 // the node is skipped: no update, its edges and routes count, and the run ends partial
@@ -125,16 +125,16 @@ type Node[S, U any] struct {
 	Kind string   // what it is, for pictures: "agent", "tool", …; defaults to a plain function
 	Sub  *Shape   // the graph inside of it, for pictures and to notice its changes; defaults to none
 	Uses []string // workflows that it runs by name
-	// UsesAny is set if the node may run any workflow, besides its Uses. The choice is made while
+	// UsesAny is true if the node may run any workflow, not only its Uses. The choice is made while
 	// it runs, so adding or removing workflows does not change the node.
 	UsesAny bool
 	Err     error // what is wrong with it, for Compile to report, from whoever made it
 }
 
-// Input is a check of what a node is given. If the node that produced it declares what it reads, it
-// is run again with what is wrong, see [Task.Feedback]; its new update replaces nothing, but is
-// folded in after the old one. If no attempt produces a valid input (as many as the node's Retry
-// allows, 3 by default), the node fails with a *SchemaError.
+// Input is a check of a node's input. If the check fails and the node that produced the input
+// declares its Reads, that node is run again and receives the error, see [Task.Feedback]. Its new
+// update is folded in after the old one and does not replace it. If no attempt produces a valid
+// input (as many as the node's Retry allows, 3 by default), the node fails with a *SchemaError.
 type Input[S any] struct {
 	Schema *jsonschema.Schema
 	Of     func(S) (any, error) // what is checked, encodes as JSON; defaults to the state
@@ -216,8 +216,8 @@ func (g *Graph[S, U]) Has(name string) bool {
 	return slices.ContainsFunc(g.nodes, func(n Node[S, U]) bool { return n.Name == name })
 }
 
-// Also makes Compile report the mistakes that find returns. It is for packages that build graphs
-// with their own methods.
+// Also adds a check to Compile: Compile reports the mistakes that find returns. It is for packages
+// that build graphs with their own methods.
 func (g *Graph[S, U]) Also(find func() []string) { g.also = append(g.also, find) }
 
 // Add adds a node.
@@ -252,7 +252,7 @@ func (g *Graph[S, U]) BranchVisit(from string, choose func(s S, visit int) strin
 
 // Fan adds a fan-out: after from has run, split may send any number of messages to the nodes in to. It sees the state with the update of from folded in,
 // and must be a pure function. Sends to the same node must have different Keys. Sending nothing fails the node, unless End is among the targets: the run
-// then continues with whatever else is active.
+// then continues with the other active nodes.
 func (g *Graph[S, U]) Fan(from string, split func(S) []Send, to ...string) {
 	g.routes = append(g.routes, route[S]{from: from, fan: split, to: to})
 }

@@ -40,10 +40,10 @@ type Reading interface {
 	Shape() Shape
 	// Checkpoints is History with the states as JSON.
 	Checkpoints(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[json.RawMessage], error]
-	// Fork returns what a new run needs to continue from a checkpoint of this one.
+	// Fork returns the data that a new run needs to continue from a checkpoint of this run.
 	Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*Forked, error)
-	// Seed returns what a new run needs whose nodes already have the given updates, by name; see
-	// [Flow.Seed].
+	// Seed returns the data for a new run in which the named nodes already have the given updates;
+	// see [Flow.Seed].
 	Seed(updates map[string]json.RawMessage) (*Forked, error)
 }
 
@@ -61,9 +61,9 @@ func (f *Flow[S, U]) past() *fold[S, U] {
 }
 
 // History folds the records of a run of the graph, from the first on, and yields a checkpoint for
-// its beginning and for every superstep. Nested graphs are ignored. It ends with the records or
-// with an error: that of the records, a *ChangedError, or one for a record that does not fit. The
-// states must not be changed; they share memory.
+// its beginning and for every superstep. Nested graphs are ignored. It ends after the last record
+// or with an error: the records' own error, a *ChangedError, or an error for a record that does not
+// match the graph. The states must not be changed; they share memory.
 func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[S], error] {
 	return func(yield func(Checkpoint[S], error) bool) {
 		past := f.past()
@@ -181,8 +181,8 @@ func (f *Flow[S, U]) Checkpoints(records iter.Seq2[runlog.Record, error]) iter.S
 	}
 }
 
-// StateAt returns the state of a run as of a record: that of the last superstep committed by then.
-// Records are those of the run, from the first on.
+// StateAt returns the state of a run as of a record: the state after the last superstep committed
+// before it. The records are the run's log, from its first record on.
 func (f *Flow[S, U]) StateAt(records iter.Seq2[runlog.Record, error], seq uint64) (S, error) {
 	var last Checkpoint[S]
 	for c, err := range f.History(records) {

@@ -122,7 +122,7 @@ func (x *execution[S, U]) settleSkips(m *pregel.Machine[S, U, message]) {
 	x.skipped = append(x.skipped, passedOver(m.Skipped(), x.opt.space)...)
 }
 
-// changed returns how the graph differs from the one that the run began with.
+// changed returns the differences between the graph and the graph that the run began with.
 func (x *execution[S, U]) changed(ctx context.Context, name string) error {
 	if name != x.flow.name {
 		return &ChangedError{Graph: x.flow.name, Diff: []string{fmt.Sprintf("the run is of graph %q", name)}}
@@ -291,8 +291,8 @@ func (x *execution[S, U]) inTurn() pregel.Exec[S, U, message] {
 	}
 }
 
-// pause returns the pause before a task's next attempt, and whether there is one. A replay makes no
-// pauses, and cannot classify a failure of which only the text is known.
+// pause returns the pause before a task's next attempt, and whether another attempt is allowed. A
+// replay makes no pauses, and cannot classify a failure of which only the text is known.
 func (x *execution[S, U]) pause(n *node[S, U], path string, attempt int, err error) (pause time.Duration, again bool) {
 	full, again := n.pause(attempt, err)
 	scope := x.journal.Scope(path)

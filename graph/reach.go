@@ -2,9 +2,8 @@ package graph
 
 import "slices"
 
-// unjoined finds two sources of a join of which one may run without the other: there is a
-// way to it on which no node leads to the other whatever is chosen from there on. Fans are
-// taken to send something.
+// unjoined finds two sources of a join of which one may run without the other: some path leads to
+// the first, and from no node on it is the second inevitable. Fans are taken to send something.
 func (c *compiler[S, U]) unjoined(join int) (runs, not int, found bool) {
 	sources := c.in[join]
 	if len(sources) < 2 || !c.chooses() {
@@ -146,8 +145,8 @@ func (c *compiler[S, U]) common(a, b int) int {
 	return a
 }
 
-// inevitable reports for every node whether the given node runs after it whatever is chosen,
-// provided that loops end. The last entry stands for Start.
+// inevitable reports for every node whether the given node runs after it on every route, provided
+// that loops end. The last entry is for Start.
 func (c *compiler[S, U]) inevitable(node int) []bool {
 	n := len(c.g.nodes)
 	leads := make([]bool, n+1)

@@ -127,7 +127,7 @@ func (f *Flow[S, U]) locate(d *redo, records iter.Seq2[runlog.Record, error], p 
 	return nil
 }
 
-// scan adds a record to what is known of the log.
+// scan updates the scanned state of the log with a record.
 func (d *redo) scan(r *runlog.Record) error {
 	switch r.Kind {
 	case runlog.KindTaskDone:

@@ -26,10 +26,10 @@ import (
 
 // RunOptions are the settings of a run. Nil means the defaults.
 type RunOptions struct {
-	// Store keeps the run, under its ID: every finished task is durable before anything
-	// follows from it. If the store has an unfinished run of that ID, it is resumed, and
-	// the state given to Run is ignored; of a finished one Run returns the last state. If
-	// nil, the run leaves nothing behind.
+	// Store keeps the run, under its ID: every finished task is durable before later tasks depend
+	// on it. If the store has an unfinished run of that ID, it is resumed, and the state given to
+	// Run is ignored; of a finished one Run returns the last state. If nil, the run leaves nothing
+	// behind.
 	Store runlog.Store
 	ID    string // of the run in the Store
 	// Journal is for hosts that open runs themselves, as an engine does. It replaces Store and ID,
@@ -63,8 +63,8 @@ type RunOptions struct {
 	// took from its start and the paths of the tasks that failed and were skipped, ordered by
 	// superstep and then by path. It may be nil.
 	Ended func(steps int, skipped []string)
-	// Host gives nodes access to things such as agents and tools that are known only when the run
-	// starts; see Task.Host. It may be nil.
+	// Host provides nodes with values that are known only when the run starts, such as agents and
+	// tools; see Task.Host. It may be nil.
 	Host any
 
 	space   string // the path of the task that runs the graph, "" for a run's own
@@ -198,8 +198,8 @@ func (x *execution[S, U]) path(t *pregel.Task[message]) string {
 	return x.flow.path(x.opt.space, t)
 }
 
-// ready reports whether a waiting task may continue: neither it nor anything inside it has an open
-// question, and something has happened since the last call.
+// ready reports whether a waiting task may continue: it contains no open question, and the log has
+// grown since the last call.
 func (x *execution[S, U]) ready(t *pregel.Task[message]) bool {
 	path, head := x.path(t), x.journal.Head()
 	if x.woken[path] == head {
@@ -226,7 +226,7 @@ func (x *execution[S, U]) task(n *node[S, U], t *pregel.Task[message]) *Task {
 	return &Task{node: n.Name, key: t.Key, visit: t.Visit, inbox: t.Inbox, uses: n.Uses, any: n.UsesAny, opt: &x.opt, scope: x.journal.Scope(x.path(t))}
 }
 
-// exec runs a node until an attempt succeeds or there are no more.
+// exec runs a node until an attempt succeeds or no attempts are left.
 func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S) pregel.Result[U, message] {
 	n := &x.flow.nodes[t.Vertex]
 	task := x.task(n, t)
@@ -312,7 +312,7 @@ func (e *haltError) Error() string { return e.err.Error() }
 
 func (e *haltError) Unwrap() error { return e.err }
 
-// Halts reports whether an error is one of Halt, or wraps one.
+// Halts reports whether an error was created by Halt, or wraps such an error.
 func Halts(err error) bool { return errors.As(err, new(*haltError)) }
 
 // attempt runs a node once and chooses who is next.
@@ -411,8 +411,8 @@ func (f *Flow[S, U]) after(s S, u U) (S, error) {
 	return s, nil
 }
 
-// clean returns the update as it is recorded, if that differs from what the node returned, so that
-// the run continues as it would after a crash.
+// clean returns the recorded form of an update if it differs from the node's update, so that the
+// run continues exactly as after a crash.
 func (x *execution[S, U]) clean(u *U) error {
 	if x.journal == nil || !x.journal.Cleans() {
 		return nil
@@ -485,8 +485,8 @@ func (n *Node[S, U]) late(err error, late bool) error {
 	return n.timeout(err)
 }
 
-// isLate reports whether an error is that of an attempt that ran out of time: a node that keeps the time itself
-// returns one with a method OfAttempt.
+// isLate reports whether an error means that an attempt ran out of time. A node that measures its own time
+// returns an error with a method OfAttempt.
 func (n *Node[S, U]) isLate(err error) bool {
 	switch err := err.(type) { //nolint:errorlint // one that it wraps is of another node
 	case *pregel.TimeoutError:
@@ -580,7 +580,7 @@ type standIn[U any] struct {
 	encoded json.RawMessage
 }
 
-// instead returns the update that replaces the update of a failed node, or nil if there is none, and the state after it. The new update is checked like
+// instead returns the replacement for the update of a failed node, or nil without a replacement, and the state after it. The new update is checked like
 // any other update of the node.
 func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, why error) (stand *standIn[U], after S, err error) {
 	if n.Instead == nil {
@@ -624,7 +624,7 @@ func (n *node[S, U]) next(f *Flow[S, U], visit int, after S) ([]pregel.Send[mess
 	return out, nil
 }
 
-// choosable is the part of a flow that routes need, whatever its types.
+// choosable is the part of a flow that routes need, independent of its types.
 type choosable interface{ node(name string) (int, bool) }
 
 func (f *Flow[S, U]) node(name string) (int, bool) { i, ok := f.index[name]; return i, ok }

@@ -227,10 +227,10 @@ func apart(ctx context.Context) context.Context {
 }
 
 // Do performs an effect of a node at most once where possible: when the node is run again, after a
-// crash or for another attempt, Do returns the recorded outcome. The context is that of the node. The
-// key names the effect within its task. The key that fn is given is stable in the same way, for
-// services that take idempotency keys. A crash between the effect and its record
-// repeats it. In a run without a log Do calls fn. A context that is not a node's is an error.
+// crash or for another attempt, Do returns the recorded outcome. The context must be the node's. The
+// key names the effect within its task. The key passed to fn is equally stable, for services that
+// accept idempotency keys. A crash between the effect and its record repeats it. In a run without a
+// log Do calls fn. A context that is not a node's is an error.
 func Do[T any](ctx context.Context, key string, fn func(ctx context.Context, key string) (T, error)) (T, error) {
 	return do(ctx, key, journal.RepeatByKey, fn)
 }

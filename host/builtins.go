@@ -46,8 +46,8 @@ func (p *project) builtins(s *Session) ([]*tool.Tool, error) {
 	return tools, nil
 }
 
-// shell reports whether agents have a shell: if the user, and nobody else, has a rule about bash
-// that does not deny it, or lets commands run unasked.
+// shell reports whether agents have a shell. They have one if the user's own rules mention bash
+// without denying it, or allow commands without asking.
 func (p *project) shell() bool {
 	if p.sandboxed().auto {
 		return true
@@ -62,8 +62,8 @@ func (p *project) shell() bool {
 	return slices.ContainsFunc(rules, func(r permit.Rule) bool { return r.Tool == "bash" && r.Decision != tool.Deny })
 }
 
-// withResults returns a file tool that can also read the results of its run that were too large for
-// a conversation.
+// withResults returns a file tool that can also read its run's stored results, which were too large
+// for a conversation.
 func (p *project) withResults(t *tool.Tool) *tool.Tool {
 	wide := *t
 	wide.Run = func(ctx context.Context, c *tool.Call) (string, error) {
@@ -93,7 +93,7 @@ func (p *project) withResults(t *tool.Tool) *tool.Tool {
 	return &wide
 }
 
-// defaultRules are rules besides those of package permit: a lead may run workflows, whose agents
+// defaultRules are added to the rules of package permit: a lead may run workflows, whose agents
 // have their own rules, and agents may read results that were too large for their conversation.
 func (p *project) defaultRules() ([]permit.Rule, error) {
 	texts := []string{"run_workflow", "collect_workflow", "save_workflow"} // what is saved waits for approval

@@ -25,8 +25,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// known are the settings that there are, each with its kind: text, path, store, bool, count, money, duration, or the words that
-// it can be.
+// known lists all settings, each with its kind: text, path, store, bool, count, money, duration, or the list of accepted words.
 var known = map[string]string{
 	"allow-volatile": "bool", "color": "auto|always|never", "data-dir": "path", "max-agents": "count", "max-calls": "count",
 	"max-concurrency": "count", "max-cost": "money", "max-steps": "count", "max-tokens": "count", "max-turns": "count", "model": "text",
@@ -43,7 +42,7 @@ func Variable(setting string) string {
 	return "SUPERSTEP_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
-// A Configuration is a user's file of settings, one to a line. They hold where neither a flag nor a variable says otherwise.
+// A Configuration is a user's file of settings, one to a line. A flag or a variable overrides them.
 type Configuration struct {
 	Path     string
 	Settings []Setting // in the order of the file; none if it has a mistake
@@ -57,7 +56,7 @@ type Setting struct {
 	Line        int
 }
 
-// An EffectiveSetting is the value of a setting without flags, and where it comes from.
+// An EffectiveSetting is the value of a setting without flags, and its source.
 type EffectiveSetting struct {
 	Key    string `json:"key"`
 	Value  string `json:"value"`
@@ -176,10 +175,10 @@ func (h *Host) configure() error {
 
 const maxConfig = 64 << 10
 
-// byteOrderMark is what some editors begin a file with.
+// byteOrderMark holds the bytes that some editors write at the start of a file.
 const byteOrderMark = "\ufeff"
 
-// read reads a file that is not too large to be a configuration.
+// read reads a configuration file and refuses one that is too large.
 func (c *Configuration) read() ([]byte, error) {
 	f, err := os.Open(c.Path)
 	if err != nil {
@@ -275,7 +274,7 @@ func rest(b []byte, root *frontmatter.Value, refused []*frontmatter.Error) map[i
 	return rest
 }
 
-// plainValue returns the value of a setting on one line, a number or truth value as it is written.
+// plainValue returns the value of a setting on one line. Numbers and booleans keep their spelling.
 // More is set if it has another line.
 func plainValue(f frontmatter.Field, more bool) (string, error) {
 	switch v := f.Value; {
@@ -291,10 +290,10 @@ func plainValue(f frontmatter.Field, more bool) (string, error) {
 	return f.Value.Text, nil
 }
 
-// homePath finds a path in a value that begins in the user's home.
+// homePath matches a path below the user's home (~) in a value.
 var homePath = regexp.MustCompile(`^((?:file|sqlite):(?://)?)?~/`)
 
-// atHome puts the user's home into a path, as a shell would.
+// atHome expands ~ to the user's home in a path, as a shell would.
 func (c *Configuration) atHome(name, value string) (string, error) {
 	m := homePath.FindStringSubmatch(value)
 	if m == nil || known[name] != "path" && known[name] != "store" {
@@ -345,9 +344,8 @@ func checkSetting(name, value string) error {
 	return nil
 }
 
-// UnknownSetting returns the message for a name that is no setting, with the setting that was
-// probably meant. A name that does not look like a setting is not repeated, since it may contain a
-// password.
+// UnknownSetting returns the message for an unknown setting, and suggests the most similar one. A
+// name that does not look like a setting is not repeated, since it may contain a password.
 func UnknownSetting(name string) string {
 	if len(name) > 40 || strings.ContainsFunc(name, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
@@ -369,8 +367,8 @@ func (c *Configuration) Check() error {
 	return err
 }
 
-// Set changes one line of the file, and leaves the others as they are. It may replace a line that
-// has a mistake, but fails if any mistake remains.
+// Set changes one line of the file and no other. It may replace a line that has a mistake, but
+// fails if any mistake remains.
 func (c *Configuration) Set(name, value string) error {
 	if err := checkSetting(name, value); err != nil {
 		return mistake(name + ": " + err.Error())
@@ -437,8 +435,9 @@ func (c *Configuration) rewrite(name, line string) error {
 	return nil
 }
 
-// replaceSetting replaces the lines that begin with a key, and the indented lines that belong to
-// their values, such as those of a list. If there are none, the line is added.
+// replaceSetting replaces the lines that begin with a key, together with the indented lines of
+// their values, such as the items of a list. If no line begins with the key, replaceSetting adds
+// one.
 func replaceSetting(text, key, line string) string {
 	text, mark := strings.CutPrefix(text, byteOrderMark)
 	end := "\n"

@@ -32,7 +32,7 @@ func (h *Host) projectOf(dir string, rules []string, onAsk string, models func(s
 	return h.projectAt(rootOf(dir, h.Home()), all, h.headless(cmp.Or(h.cfg.OnAsk, onAsk)), models)
 }
 
-// rules returns the rules that the run began with and those of the user who resumes it.
+// rules returns the rules that the run began with and the rules of the user who resumes it.
 func (h *Host) rules(began []string) ([]permit.Rule, error) {
 	rules := slices.Clone(h.cfg.Rules)
 	for _, text := range began {
@@ -47,7 +47,7 @@ func (h *Host) rules(began []string) ([]permit.Rule, error) {
 	return rules, nil
 }
 
-// parseRule reads a rule with its decision before it, such as "deny read_file(secret/**)".
+// parseRule parses a decision followed by a rule, such as "deny read_file(secret/**)".
 func parseRule(text string) (permit.Rule, error) {
 	word, rule, _ := strings.Cut(text, " ")
 	d, err := permit.ParseDecision(word)
@@ -69,7 +69,7 @@ func texts(rules []permit.Rule) []string {
 	return out
 }
 
-// errReplay is the error of anything that a replay must not do.
+// errReplay is returned by every operation that a replay must not perform.
 var errReplay = errors.New("a replay does nothing")
 
 // leads returns the options of the workflow "agent" that come from a host.

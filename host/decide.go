@@ -12,8 +12,7 @@ import (
 // Trusted is the state of a Decision that was made.
 const Trusted catalog.State = "trusted"
 
-// A Decision is an item of the project that the user trusts or not, as it is shown before and
-// after.
+// A Decision is an item of the project, and whether the user trusts it.
 type Decision struct {
 	Kind   trust.Kind    `json:"kind"`
 	Name   string        `json:"name"`
@@ -39,8 +38,8 @@ func (d *Decision) Called() string {
 	return d.Name
 }
 
-// Decisions returns the items of the project that the user decides on: those of the given names, or
-// all if there are none.
+// Decisions returns the items of the project that need the user's trust. Without names, it returns
+// all of them.
 func (h *Host) Decisions(names ...string) ([]Decision, error) {
 	p, err := h.project()
 	if err != nil {
@@ -82,7 +81,7 @@ func (h *Host) Decisions(names ...string) ([]Decision, error) {
 	return out, nil
 }
 
-// OwnServer reports whether there is an MCP server of a name that is the user's own.
+// OwnServer reports whether the user's own configuration has an MCP server of this name.
 func (h *Host) OwnServer(name string) bool {
 	p, err := h.project()
 	return err == nil && slices.ContainsFunc(p.tools(), func(e catalog.Item) bool {
@@ -90,7 +89,7 @@ func (h *Host) OwnServer(name string) bool {
 	})
 }
 
-// Trust marks the items as trusted, as they were when they were returned.
+// Trust marks the items as trusted, with the content they had when Decisions returned them.
 func (h *Host) Trust(list []Decision) error {
 	p, err := h.project()
 	if err != nil {
@@ -104,8 +103,8 @@ func (h *Host) Trust(list []Decision) error {
 	return p.Trust(items)
 }
 
-// Revoke takes back the decisions on the items of these names, or on all if there are none, and
-// returns them. Tools that were seen on servers stay refused.
+// Revoke removes the decisions on the named items and returns these decisions. Without names, it
+// removes all. Tools that were seen on servers stay refused.
 func (h *Host) Revoke(names ...string) ([]Decision, error) {
 	p, err := h.project()
 	if err != nil {

@@ -32,7 +32,8 @@ type Distilled struct {
 }
 
 // Distil creates a recipe from a run and proves it against the recording. A proven recipe is trusted, and stored so that it can be run by name. An
-// unproven recipe, or a recipe from an imported run, becomes a draft. Errors are those of distil.Distil, an *ExistsError, a *RecipeError or an *Error.
+// unproven recipe, or a recipe from an imported run, becomes a draft. It returns the errors of distil.Distil, an *ExistsError, a *RecipeError or an
+// *Error.
 func (h *Host) Distil(ctx context.Context, id string, opt DistilOptions) (*Distilled, error) {
 	if opt.Name != "" && distil.Slug(opt.Name, 64) != opt.Name {
 		return nil, mistake(fmt.Sprintf("--name: %q is no name of a recipe; %s", opt.Name, namesOfRecipes))
@@ -71,8 +72,8 @@ func undistilled(err error) error {
 	return err
 }
 
-// keep writes a recipe into the project: a proven one where its name finds it, any other as a
-// draft.
+// keep writes a recipe into the project. A proven recipe can be run by its name at once; any other
+// becomes a draft.
 func (h *Host) keep(made *distil.Made, draft bool, run string, replace bool) (path string, err error) {
 	p, err := h.project()
 	if err != nil {

@@ -19,15 +19,15 @@ import (
 )
 
 // Recipes that agents write are kept in a separate folder, where their names do not find them,
-// until a user approves them. Everything is written within the folder of the project or of the
-// user: links do not lead out.
+// until a user approves them. All writes stay within the folder of the project or of the user, even
+// through symbolic links.
 
 const (
 	draftMark = "# Draft by "
 	modeline  = "# yaml-language-server: $schema="
 )
 
-// An ExistsError reports that a file is there already, and was left as it is.
+// An ExistsError reports that a file exists already and was not changed.
 type ExistsError struct{ Path string }
 
 func (e *ExistsError) Error() string {
@@ -37,7 +37,7 @@ func (e *ExistsError) Error() string {
 // FailureCode returns the code of runs that fail with the error.
 func (e *ExistsError) FailureCode() string { return "usage" }
 
-// A noProjectError reports that there is no project to write into.
+// A noProjectError reports that no project was found to write to.
 type noProjectError struct{ Dir string } // one that holds what the user trusted; "" for none
 
 func (e *noProjectError) Error() string {
@@ -50,8 +50,7 @@ func (e *noProjectError) Error() string {
 // FailureCode returns the code of runs that fail with the error.
 func (e *noProjectError) FailureCode() string { return "usage" }
 
-// home returns the folder in which recipes of a scope are written, and the path of theirs within
-// it.
+// home returns the root folder of a scope, and the path of the scope's recipes within it.
 func (p *project) home(scope string) (root *os.Root, in string, err error) {
 	base, in := p.folder, ".superstep"
 	if scope == catalog.User {
@@ -73,8 +72,8 @@ func (p *project) home(scope string) (root *os.Root, in string, err error) {
 	return root, in, err
 }
 
-// place is home for a recipe of a name. An existing recipe of that name is an error, unless it is
-// in the file of that name and may be replaced.
+// place is home for a recipe of a name. It fails if a recipe of that name exists, unless that
+// recipe is in the file of that name and may be replaced.
 func (p *project) place(scope, name string, replace bool) (*os.Root, string, error) {
 	root, in, err := p.home(scope)
 	if err != nil {
@@ -89,10 +88,10 @@ func (p *project) place(scope, name string, replace bool) (*os.Root, string, err
 	return root, in, nil
 }
 
-// saveDraft checks a recipe that an agent has written, and stores it as a draft: in the project, or
-// with the user's own if there is none. Origin is a line that names the author. A draft of the same
-// origin is replaced; one of another origin is an *ExistsError. Mistakes in the recipe are a
-// *catalog.InvalidError, with positions in the text as it was given.
+// saveDraft checks a recipe that an agent has written, and stores it as a draft in the project, or
+// without a project in the user's folder. Origin is a line that names the author. It replaces a
+// draft of the same origin. For a draft of another origin it returns an *ExistsError. If the recipe
+// has mistakes, it returns a *catalog.InvalidError with their positions in the given text.
 func (p *project) saveDraft(name, text, origin string) (string, error) {
 	e := &catalog.RecipeFile{Name: name, File: name + ".yaml", Text: []byte(text), Draft: true, Scope: catalog.Project}
 	if p.folder == "" {
@@ -128,7 +127,7 @@ func (p *project) saveDraft(name, text, origin string) (string, error) {
 	return filepath.Join(root.Name(), filepath.FromSlash(at)), err
 }
 
-// bare returns the text of a recipe without the lines that this package puts before it.
+// bare returns the text of a recipe without the header lines that this package adds.
 func bare(text string) string {
 	for {
 		line, rest, _ := strings.Cut(text, "\n")
@@ -139,9 +138,9 @@ func bare(text string) string {
 	}
 }
 
-// approve moves a draft, as it was when the project was opened, to the recipes that are found by
-// name, and trusts it. A recipe that exists already is an *ExistsError, or is replaced if wanted.
-// It returns the path; open the project again to find the recipe.
+// approve moves a draft to the recipes and trusts it. It uses the text that the draft had when the
+// project was opened. A recipe that exists already is an *ExistsError, or is replaced if wanted. It
+// returns the path; open the project again to find the recipe.
 func (p *project) approve(name string, replace bool) (string, error) {
 	e, _, err := p.Draft(name)
 	if err != nil {
@@ -166,7 +165,7 @@ func (p *project) approve(name string, replace bool) (string, error) {
 	return path, root.Remove(draft)
 }
 
-// reject removes a draft and returns the path that it had.
+// reject removes a draft and returns its former path.
 func (p *project) reject(name string) (string, error) {
 	e, _, err := p.Draft(name)
 	if err != nil {
@@ -180,7 +179,7 @@ func (p *project) reject(name string) (string, error) {
 	return e.File, root.Remove(path.Join(in, "workflows", catalog.DraftsDir, filepath.Base(e.Path)))
 }
 
-// addRecipe puts a recipe of the user into the project and trusts it. An existing recipe of that
+// addRecipe copies a recipe of the user into the project and trusts it. An existing recipe of that
 // name is an *ExistsError, or is replaced if wanted and if it is in the file of that name. It
 // returns the path.
 func (p *project) addRecipe(text []byte, replace bool) (string, error) {
@@ -315,9 +314,9 @@ steps:
 output: "{{steps.write.output}}"
 `
 
-// AddRecipe puts a recipe of the user into the project of a folder, trusts it, and returns its
-// path. A file that exists already is an *ExistsError, unless it may be replaced and has the
-// recipe's name.
+// AddRecipe copies a recipe of the user into the project of a folder, trusts it, and returns its
+// path. If the file exists, AddRecipe returns an *ExistsError, unless the file may be replaced and
+// has the recipe's name.
 func (h *Host) AddRecipe(dir string, text []byte, replace bool) (string, error) {
 	p, err := h.projectIn(dir)
 	if err != nil {
@@ -327,8 +326,8 @@ func (h *Host) AddRecipe(dir string, text []byte, replace bool) (string, error) 
 	return path, recipeError(err)
 }
 
-// Approve makes a draft a recipe that is found by its name, trusts it, and returns its path. A
-// recipe that exists already is an *ExistsError, unless it may be replaced.
+// Approve turns a draft into a recipe, trusts it, and returns its path. If the recipe exists,
+// Approve returns an *ExistsError, unless the recipe may be replaced.
 func (h *Host) Approve(name string, replace bool) (string, error) {
 	p, err := h.project()
 	if err != nil {
@@ -338,7 +337,7 @@ func (h *Host) Approve(name string, replace bool) (string, error) {
 	return path, recipeError(err)
 }
 
-// Reject removes a draft and returns the path that it had.
+// Reject removes a draft and returns its former path.
 func (h *Host) Reject(name string) (string, error) {
 	p, err := h.project()
 	if err != nil {

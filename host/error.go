@@ -6,8 +6,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/providers"
 )
 
-// An Error describes a mistake in the user's configuration or request. A face, such as the command
-// line, derives its exit code and the like from Code.
+// An Error describes a mistake in the user's configuration or request. The command line, for
+// example, derives its exit code from Code.
 type Error struct {
 	Code    string   // a stable word for programs: usage, no_model, store, data_dir or invalid
 	Message string   // what is wrong, where, and what to do about it
@@ -23,13 +23,13 @@ func (e *Error) Unwrap() error { return e.Err }
 // FailureCode returns the word for the log of a run that fails with the error.
 func (e *Error) FailureCode() string { return e.Code }
 
-// NoModel returns the error of a workflow that needs a model when there is none. Each remedy is one
-// thing that would help. If there are none, a face names the usual ones.
+// NoModel returns the error of a workflow that needs a model when no model is configured. Each
+// remedy is one way to provide a model. Without remedies, the program suggests the usual ones.
 func NoModel(message string, remedies ...string) *Error {
 	return &Error{Code: "no_model", Message: message, Next: remedies}
 }
 
-// mistake returns the error for something that the user has to correct.
+// mistake returns an error that the user has to correct.
 func mistake(message string) *Error {
 	return &Error{Code: "usage", Message: message}
 }
@@ -39,7 +39,7 @@ func mistaken(err error, next ...string) *Error {
 	return &Error{Code: "usage", Message: err.Error(), Next: next, Err: err}
 }
 
-// explain creates an Error of one of package providers.
+// explain converts an error of package providers to an Error.
 func explain(err error) error {
 	var e *providers.Error
 	if !errors.As(err, &e) {

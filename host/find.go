@@ -51,7 +51,7 @@ func (e *DraftError) Error() string {
 // FailureCode returns the word for runs that fail with the error.
 func (e *DraftError) FailureCode() string { return "usage" }
 
-// An UnknownError reports that there is no workflow of a name.
+// An UnknownError reports that no workflow has this name.
 type UnknownError struct {
 	Name, Meant string // "" if none is called anything like it
 	err         error
@@ -67,9 +67,8 @@ func (e *UnknownError) Error() string {
 // Unwrap returns the error of the set of workflows.
 func (e *UnknownError) Unwrap() error { return e.err }
 
-// Find returns the workflow of a name or an alias. The error tells why there is none or why it
-// cannot be used: an *UnknownError, a *DraftError, a *RecipeError, or something that Untrusted
-// knows.
+// Find returns the workflow of a name or an alias. If the workflow is missing or unusable, the
+// error is an *UnknownError, a *DraftError, a *RecipeError, or an error that Untrusted recognizes.
 func (h *Host) Find(name string) (*workflow.Workflow, error) {
 	b := h.read()
 	w, err := b.set.Find(name)
@@ -91,7 +90,8 @@ func (h *Host) Find(name string) (*workflow.Workflow, error) {
 	return nil, &UnknownError{Name: name, Meant: suggest.Closest(name, names), err: err}
 }
 
-// unusable is why a recipe of a name is not among the workflows; nil if there is none of that name.
+// unusable returns why a recipe cannot be used as a workflow. If no recipe has this name, it
+// returns nil.
 func (h *Host) unusable(name string) error {
 	b := h.read()
 	p, e, err := b.project, h.file, b.wrong
@@ -177,7 +177,8 @@ func (h *Host) At(path string) (*Host, string, error) {
 	return c, e.Name, c.read().wrong
 }
 
-// File returns the path by which the user named the recipe of a name, "" if they did not; see At.
+// File returns the path by which the user named this recipe, or "" if the user did not name it by a
+// path; see At.
 func (h *Host) File(name string) string {
 	if h.file == nil || h.file.Name != name {
 		return ""
@@ -185,8 +186,8 @@ func (h *Host) File(name string) string {
 	return h.file.File
 }
 
-// DiffRecipe returns the difference between the file of a recipe and a text, "" if there is none.
-// The recipe may have mistakes.
+// DiffRecipe returns the difference between the file of a recipe and a text. If they are equal, it
+// returns "". The recipe may have mistakes.
 func (h *Host) DiffRecipe(was, path string) (string, error) {
 	e, err := h.loadAny(path)
 	if err != nil {
@@ -204,7 +205,7 @@ func (h *Host) loadRecipe(path string) (*catalog.RecipeFile, error) {
 	return e, err
 }
 
-// loadAny is loadRecipe for a recipe that may have mistakes. The entry then has no recipe.
+// loadAny is like loadRecipe, but accepts a recipe with mistakes. The entry then has no recipe.
 func (h *Host) loadAny(path string) (*catalog.RecipeFile, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {

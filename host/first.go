@@ -73,7 +73,8 @@ type FirstFile struct {
 	Written bool   `json:"written"` // it was not there before
 }
 
-// WriteFirst writes a first recipe into a folder, and a document if it has none. Nothing that is there already is changed.
+// WriteFirst writes a first recipe into a folder, and a document if the folder has no document. It does not change
+// existing files.
 func (h *Host) WriteFirst(dir string) (*First, error) {
 	w := &First{Recipe: "hello", Dir: dir}
 	for slices.Contains(h.Taken(), w.Recipe) {
@@ -93,7 +94,7 @@ func (h *Host) WriteFirst(dir string) (*First, error) {
 	return w, err
 }
 
-// expect notes a file that is about to be written unless it is there.
+// expect adds a file to the list of files to write, unless the file exists.
 func (w *First) expect(name, what string) {
 	_, err := os.Lstat(filepath.Join(w.Dir, filepath.FromSlash(name)))
 	w.Files = append(w.Files, FirstFile{name, what, errors.Is(err, fs.ErrNotExist)})
@@ -117,7 +118,7 @@ func HasDocuments(dir string) bool {
 	return errors.Is(err, errFound)
 }
 
-// document writes a document to quote from if the folder has none.
+// document writes a document to quote from if the folder has no document.
 func (w *First) document() error {
 	if HasDocuments(w.Dir) {
 		return nil

@@ -23,7 +23,7 @@ func (h *Host) CacheDir() string {
 // ConfigDir returns the user's own configuration folder, regardless of SUPERSTEP_CONFIG: other users may have write access to the folder of that file.
 func (h *Host) ConfigDir() string { return h.folder("", "XDG_CONFIG_HOME", xdg.ConfigHome) }
 
-// Home returns the user's home, "" for none.
+// Home returns the user's home, or "" if it is unknown.
 func (h *Host) Home() string {
 	home := h.cfg.Env("HOME")
 	if !filepath.IsAbs(home) {
@@ -32,7 +32,7 @@ func (h *Host) Home() string {
 	return home
 }
 
-// Dir returns the folder of the project, "" for none.
+// Dir returns the folder of the project, or "" without a project.
 func (h *Host) Dir() string {
 	here := h.cfg.Dir
 	if here == "" {
@@ -104,10 +104,10 @@ func absolute(path string) string {
 	return path
 }
 
-// rootOf returns the project that a folder belongs to: the next one above it, or itself, that has a
-// folder or file of agents, tools or version control, or else the folder. The user's home, the root
-// of the file system and folders that everybody may write to, such as /tmp, are no project of what
-// lies below them.
+// rootOf returns the root of the project that a folder belongs to. The root is the nearest folder,
+// from the given one upwards, with files of agents, tools or version control. If no folder has any,
+// rootOf returns the given folder. The user's home, the root of the file system and world-writable
+// folders such as /tmp are never the project of a folder below them.
 func rootOf(dir, home string) string {
 	marks := catalog.RootMarks()
 	for at := dir; at != home; {
@@ -125,14 +125,15 @@ func rootOf(dir, home string) string {
 	return dir
 }
 
-// common reports whether a folder belongs to nobody's project.
+// common reports whether a folder cannot be the root of a project for the folders below it.
 func common(dir string) bool {
 	info, err := os.Stat(dir)
 	return err == nil && info.Mode()&os.ModeSticky != 0 || filepath.Dir(dir) == dir
 }
 
-// results returns the folder for the results of a run that are too large for a conversation, "" for
-// none, so that they are truncated: what lies there would not be encrypted.
+// results returns the folder for the results of a run that are too large for a conversation. If the
+// store is encrypted, results returns "", and such results are truncated: files in the folder would
+// not be encrypted.
 func (h *Host) results(run string) string {
 	if h.Sealed() {
 		return ""

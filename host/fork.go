@@ -40,7 +40,8 @@ func (h *Host) ForkAt(
 	return at, opt, err
 }
 
-// nodeOf returns the node that a point in a run names, "" for a superstep or a record.
+// nodeOf returns the node named by a checkpoint reference, or "" if the reference is a superstep or
+// a record.
 func nodeOf(point string) string {
 	if _, err := strconv.Atoi(point); err == nil || strings.HasPrefix(point, "seq:") {
 		return ""

@@ -28,30 +28,32 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// Config names where a host finds things and what its program brings. Nil means the defaults.
+// Config holds the folders and stores that a host uses, and the workflows and models of its
+// program. Nil means the defaults.
 type Config struct {
 	Name    string              // what the program is called; defaults to its file's name. The store is called so, too
 	Env     func(string) string // defaults to os.Getenv
 	Environ []string            // all of the environment, to know what must not be written; defaults to os.Environ
 	Dir     string              // the folder to work in; defaults to the process's own
-	// Workflows are the program's own, beside those that are built in and recipes. Their nodes may name agents and tools; see
-	// Agent and Tool.
+	// Workflows are the program's own workflows. Built-in workflows and recipes are available as well. Their nodes may name
+	// agents and tools; see Agent and Tool.
 	Workflows []*workflow.Workflow
-	// Stores are the kinds of stores for runs; see runlog/stores. The default is memory, so that
-	// nothing survives the process.
+	// Stores are the kinds of stores for runs; see runlog/stores. The default is memory, which does
+	// not outlive the process.
 	Stores []runlog.Driver
-	// Models are found by their names, before those of the user's providers.
+	// Models are found by name, and take precedence over the models of the user's providers.
 	Models []model.Model
 	// NoModels leaves out models and everything that needs one: the workflows research and agent,
 	// and agents of recipes.
 	NoModels  bool
 	Failpoint func(name string) // for crash tests; see superstep.Options
-	// Settled says that the settings are complete: neither the user's configuration nor the variables SUPERSTEP_* add to them.
+	// Settled marks the settings as complete: the user's configuration and the variables SUPERSTEP_* are ignored.
 	Settled bool
 	Settings
 }
 
-// Settings are the user's choices by flags, variables or configuration. The zero value chooses nothing.
+// Settings are the user's choices by flags, variables or configuration. The zero value selects the
+// defaults.
 type Settings struct {
 	DataDir  string // where runs are kept; defaults to superstep in the user's data folder
 	Store    string // as runlog.ParsePlace reads it; defaults to a file in the data folder
@@ -72,8 +74,8 @@ type Settings struct {
 	// Fresh reads the folders again for each run that starts or is resumed. It is for long-lived
 	// processes.
 	Fresh bool
-	// Replay is set if a run is replayed: no model and no tool is called, and the definitions of
-	// its agents come from the run's log.
+	// Replay is true if a run is replayed. No model and no tool is then called, and the agents are
+	// defined by the run's log.
 	Replay bool
 
 	Notice func(text string) // what people should know; from any goroutine; defaults to nobody
@@ -81,7 +83,7 @@ type Settings struct {
 	Passed func(text string) // what of the project is not used, since nobody trusts it; defaults to Notice
 }
 
-// Counts holds how often a host did something that takes time.
+// Counts holds how often a host performed each expensive operation.
 type Counts struct {
 	Opened   int64 // projects that were read
 	Compiled int64 // recipes
@@ -112,15 +114,15 @@ type shared struct {
 	redactor *redact.Redactor
 }
 
-// own holds what a host derives from its settings, once.
+// own holds the values that a host derives once from its settings.
 type own struct {
 	mu        sync.Mutex
 	providers map[time.Duration]*providers.Providers // by how long models wait
 	book      *book
 }
 
-// Open opens a host. It reads the user's configuration and nothing else: project, models and store are opened when they are first
-// needed, once. The caller closes it.
+// Open opens a host. It reads only the user's configuration. Project, models and store are opened once, on first use. The caller
+// closes it.
 func Open(_ context.Context, cfg *Config) (*Host, error) {
 	h := &Host{all: &shared{projects: map[string]*project{}}, own: &own{}}
 	if cfg != nil {
@@ -148,14 +150,14 @@ func Open(_ context.Context, cfg *Config) (*Host, error) {
 	return h, workflow.Set(c.Workflows).Validate()
 }
 
-// With returns a host with other settings that shares everything that is open.
+// With returns a host with other settings that shares the open project, models and store.
 func (h *Host) With(s Settings) *Host {
 	c := *h
 	c.cfg.Settings, c.own = s.whole(), &own{}
 	return &c
 }
 
-// whole returns the settings with a function for notices, if there was none.
+// whole returns the settings with a default function for notices, if none is set.
 func (s Settings) whole() Settings {
 	nobody := func(string) {}
 	if s.Notice == nil {
@@ -173,7 +175,7 @@ func (s Settings) whole() Settings {
 // Settings returns the settings of the host.
 func (h *Host) Settings() Settings { return h.cfg.Settings }
 
-// Refresh makes the host read the folders again when they are next needed.
+// Refresh discards the folders' cached content, so that the next use reads them again.
 func (h *Host) Refresh() {
 	h.all.mu.Lock()
 	clear(h.all.projects)
@@ -183,7 +185,8 @@ func (h *Host) Refresh() {
 	h.own.mu.Unlock()
 }
 
-// Counts returns how often the host, and the hosts that share with it, performed expensive operations.
+// Counts returns how often this host, and the hosts created from it by With, performed expensive
+// operations.
 func (h *Host) Counts() Counts {
 	c := Counts{Opened: h.all.opened.Load(), Compiled: h.all.compiled.Load(), Stores: h.all.stores.Load(), Walks: map[string]int{}}
 	h.all.mu.Lock()

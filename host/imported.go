@@ -121,8 +121,8 @@ func (h *Host) Edited(ctx context.Context, info *runlog.Info) (file string, chan
 	return file, differs(path, p.Files[0].Text)
 }
 
-// differs reports whether a file holds another recipe than this text. The file of an imported run may name anything, such as a
-// device without an end.
+// differs reports whether a file holds another recipe than this text. The file of an imported run may name any path, such as
+// an endless device.
 func differs(path, text string) bool {
 	now, err := inside.ReadFile(path, recipe.MaxBytes)
 	return err == nil && string(now) != text // else it was moved, or typed elsewhere
@@ -140,7 +140,7 @@ type Claims struct {
 	Calls   []string        `json:"calls,omitempty"`  // other workflows
 	Parts   []string        `json:"parts,omitempty"`  // what the agents and tools were made of, which has to be the same here
 	Dropped []string        `json:"dropped,omitempty"`
-	// What happened according to the file. Nothing here has verified it.
+	// These fields describe the run according to the file. They are not verified.
 	Effects   []Claim `json:"effects,omitempty"`
 	Answers   []Claim `json:"answers,omitempty"`
 	Questions []Claim `json:"questions,omitempty"` // open ones
@@ -160,7 +160,7 @@ type Claim struct {
 	closed  bool
 }
 
-// Claims reads what an imported run would execute.
+// Claims reads the definitions that an imported run would execute.
 func (h *Host) Claims(ctx context.Context, info *runlog.Info, o *Origin) (*Claims, error) {
 	store, err := h.Store(ctx, true)
 	if err != nil {
@@ -252,7 +252,7 @@ func (b *Claims) read(rec *runlog.Record) error {
 	return nil
 }
 
-// pinned adds the pinned definitions of a run of a recipe, and names those that are not used.
+// pinned adds the pinned definitions of a run of a recipe, and names the unused ones.
 func (b *Claims) pinned(d *runlog.RunStarted) error {
 	var p Pinned
 	raw := d.Pinned
@@ -279,7 +279,7 @@ func (b *Claims) pinned(d *runlog.RunStarted) error {
 	return nil
 }
 
-// recipes adds what the run, or a workflow within it, executes.
+// recipes adds the recipes that the run or one of its nested workflows executes.
 func (b *Claims) recipes(files []KeptRecipe) {
 	add := func(list *[]string, name string) {
 		if !slices.Contains(*list, name) {
@@ -309,9 +309,9 @@ func (b *Claims) recipes(files []KeptRecipe) {
 	}
 }
 
-// nested reads the recipes from the recorded inputs of a nested workflow: the run continues with
-// these, whatever recipe of that name exists here. For a workflow in the background the inputs are
-// in the record of its start.
+// nested reads the recipes from the recorded inputs of a nested workflow. The run resumes with
+// these recipes even if recipes of the same names exist here. The inputs of a background workflow
+// are in the record of its start.
 func (b *Claims) nested(output json.RawMessage) {
 	type inputs struct{ Pinned struct{ Files []KeptRecipe } }
 	var out struct {

@@ -16,8 +16,8 @@ import (
 // unfit matches characters that are not allowed in the name of a folder.
 var unfit = regexp.MustCompile(`[^a-zA-Z0-9_.-]+`)
 
-// isolate gives a sub-agent whose definition has "isolation: folder" an empty folder inside the run's folder instead of the project's: its file tools
-// and its shell see nothing else.
+// isolate gives a sub-agent whose definition has "isolation: folder" an empty folder inside the run's folder instead of the project's. Its file tools
+// and its shell can access only this folder.
 func (s *Session) isolate(run, id string, a *agent.Agent) (*agent.Agent, error) {
 	d, err := s.p.Agent(a.Name)
 	if err != nil {

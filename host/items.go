@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// The kinds of items there are.
+// These are the kinds of items.
 const (
 	Agents    = "agents"
 	Skills    = "skills"
@@ -20,7 +20,7 @@ const (
 	Workflows = "workflows"
 )
 
-// An Item is something there is: an agent, a skill, a tool, an MCP server or a workflow. Items that Show returns have all fields set.
+// An Item is an agent, a skill, a tool, an MCP server or a workflow. Items that Show returns have all fields set.
 type Item struct {
 	catalog.Item
 	Inputs     []workflow.Input `json:"inputs,omitempty"`
@@ -57,8 +57,8 @@ func problemsOf(kind string, list []catalog.Problem) recipe.Problems {
 	return out
 }
 
-// List returns what there is of a kind, also what may not be used, and what is wrong with the files of that kind. With check,
-// modules of tools that the user trusts are run to tell what they hold, and recipes are compiled.
+// List returns all items of a kind, including unusable ones, and the problems in the files of that kind. With check, List
+// runs trusted tool modules to list their tools, and compiles recipes.
 func (h *Host) List(ctx context.Context, kind string, check bool) ([]Item, recipe.Problems, error) {
 	if kind == Workflows {
 		return h.listWorkflows(check)
@@ -88,7 +88,7 @@ func (h *Host) List(ctx context.Context, kind string, check bool) ([]Item, recip
 	return out, problemsOf(kind, problems), nil
 }
 
-// listWorkflows lists those of the program and all recipes, those that are nearest last, and then drafts.
+// listWorkflows lists the program's workflows, then all recipes with the nearest last, and then drafts.
 func (h *Host) listWorkflows(check bool) ([]Item, recipe.Problems, error) {
 	b := h.read()
 	var out []Item
@@ -144,7 +144,8 @@ func (h *Host) recipeItem(e *catalog.RecipeFile, listed catalog.Item) Item {
 	return i
 }
 
-// Sketch returns a workflow with the inputs of a recipe that does nothing, or nil if there is no such usable recipe.
+// Sketch returns a workflow that has the inputs of a recipe but does nothing. If the recipe is missing or unusable,
+// it returns nil.
 func (i *Item) Sketch() *workflow.Workflow {
 	if i.file == nil || i.file.Recipe == nil {
 		return nil
@@ -161,8 +162,8 @@ func (i *Item) Recipe() *recipe.Recipe {
 	return i.file.Recipe
 }
 
-// Show returns an item of a kind, trusted or not, with all there is to know of it. A workflow may also be named by the path of
-// its recipe. Tools are shown by a Session.
+// Show returns an item of a kind with all its details, whether it is trusted or not. A workflow may also be named by the path
+// of its recipe. Tools are shown by a Session.
 func (h *Host) Show(kind, name string) (*Item, error) {
 	if kind == Workflows {
 		return h.showWorkflow(name)

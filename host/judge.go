@@ -17,7 +17,8 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// Judgements returns why a workflow needs a language model, none if the model offline will do or if that is not known.
+// Judgements returns the reasons why a workflow needs a language model. The result is empty if the offline model
+// suffices or the need is unknown.
 func (h *Host) Judgements(w *workflow.Workflow) []recipe.Judgement {
 	if b := h.bundle(w.Name); b != nil {
 		return h.judgementsOf(b)
@@ -54,7 +55,7 @@ func (h *Host) judgementsOf(b *catalog.Bundle) []recipe.Judgement {
 	return out
 }
 
-// toolsOf returns the tools of an agent, nil for all there are.
+// toolsOf returns the tools of an agent. Nil means all tools.
 func (h *Host) toolsOf(name string) ([]string, bool) {
 	d, _, err := h.read().project.Definition(name)
 	switch {
@@ -66,8 +67,8 @@ func (h *Host) toolsOf(name string) ([]string, bool) {
 	return d.Tools, true
 }
 
-// Quotable refuses a run with the model offline of a workflow that needs a language model. Given is the model that the run is
-// given, "" for none.
+// Quotable refuses a run with the model offline of a workflow that needs a language model. Given is the model selected for
+// the run. If empty, none was selected.
 func (h *Host) Quotable(w *workflow.Workflow, given string) error {
 	b := h.bundle(w.Name)
 	if b == nil {
@@ -96,7 +97,7 @@ func (h *Host) Quotable(w *workflow.Workflow, given string) error {
 	return NoModel(text)
 }
 
-// asked returns the model that a step asks for by its name, or the one that is configured.
+// asked returns the model that a step names, or else the configured model.
 func (h *Host) asked(r *recipe.Recipe, s *recipe.Step, given string) string {
 	p := h.read().project
 	name := cmp.Or(given, s.Agent.Model, r.Model)
@@ -115,7 +116,8 @@ func (h *Host) judgementsIn(r *recipe.Recipe) []recipe.Judgement {
 	return h.judgementsOf(b)
 }
 
-// checkBundle looks at a recipe and at all that it uses in view of what there is.
+// checkBundle checks a recipe, and everything it uses, against the available agents, tools and
+// workflows.
 func (h *Host) checkBundle(b *catalog.Bundle) error {
 	for _, r := range append([]*recipe.Recipe{b.Main}, b.Uses...) {
 		problems := h.read().project.check(r)

@@ -26,8 +26,8 @@ type Report struct {
 	Checked  int // things that were looked at
 }
 
-// Lint checks recipes, each in view of the agents, tools and workflows there are: those of the files and folders, or, if none
-// is named, all of the project and the user, with the project's configuration.
+// Lint checks the recipes in the named files and folders against the available agents, tools and workflows. Without names, it
+// checks all recipes of the project and the user, and the project's configuration.
 func (h *Host) Lint(paths ...string) ([]Report, error) {
 	p, err := h.project()
 	if err != nil {
@@ -64,7 +64,7 @@ func (h *Host) Lint(paths ...string) ([]Report, error) {
 	return out, nil
 }
 
-// recipesAt returns the recipes of a file or a folder, as the project knows them.
+// recipesAt returns the project's recipes in a file or a folder.
 func (h *Host) recipesAt(p *project, path string) ([]*catalog.RecipeFile, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -112,7 +112,7 @@ func (h *Host) recipesAt(p *project, path string) ([]*catalog.RecipeFile, error)
 	return out, nil
 }
 
-// Validate checks the files of agents or tools: a problem that is no warning keeps something from being used.
+// Validate checks the files of agents or tools. Every problem that is not a warning makes an item unusable.
 func (h *Host) Validate(ctx context.Context, kind string) (*Report, error) {
 	items, problems, err := h.List(ctx, kind, true)
 	if err != nil {
@@ -134,8 +134,8 @@ func (h *Host) Validate(ctx context.Context, kind string) (*Report, error) {
 	return r, nil
 }
 
-// ValidateSkills checks skills against the format: a folder is one or holds several. If none is named, they are those where the
-// skills of a project are, in the current folder.
+// ValidateSkills checks skills against the format: a folder is one or holds several. Without names, it checks the skill folders
+// of the project in the current folder.
 func ValidateSkills(dirs ...string) ([]Report, error) {
 	if len(dirs) == 0 {
 		here, err := os.Getwd()

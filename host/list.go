@@ -13,8 +13,8 @@ import (
 	"github.com/superstep-dev/superstep/tool/builtin"
 )
 
-// checkTools is tools for those who want to know which of them can be used: the modules that the user trusts are run to
-// tell what they hold. The problems are of all tools in files, also of those that were found to be broken before.
+// checkTools is like tools, but also finds out which tools can be used: it runs the trusted modules to list their
+// tools. The problems cover all tools in files, including problems found earlier.
 func (p *project) checkTools(ctx context.Context) (_ []catalog.Item, problems []catalog.Problem, err error) {
 	problems = p.ToolProblems()
 	policy, err := p.policy()
@@ -44,8 +44,8 @@ func (p *project) checkTools(ctx context.Context) (_ []catalog.Item, problems []
 	return entries, problems, nil
 }
 
-// tools lists the tools there are, as far as they are known before anything runs: a module is
-// one entry, and so is an MCP server.
+// tools lists the tools that are known before anything runs. A module is one entry, and so is an
+// MCP server.
 func (p *project) tools() []catalog.Item {
 	return append(p.builtinEntries(), p.Catalog.Tools(func(f script.Found) []script.Problem { return script.Check(f, p.scriptOptions(nil)) })...)
 }
@@ -80,7 +80,7 @@ func (p *project) builtinEntries() []catalog.Item {
 }
 
 // toolsHere returns the tools that come with this program and can be used here, to look at, and why
-// the others of them cannot. Those that only agents have are in neither.
+// the others of them cannot. Neither includes the tools that only agents have.
 func (p *project) toolsHere() (tools []*tool.Tool, off map[string]string) {
 	why := map[string]string{
 		"bash":       "turn it on with a rule of yours, such as --ask bash or --allow 'bash(go test *)'",

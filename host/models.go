@@ -48,8 +48,8 @@ func (h *Host) load() *loaded {
 	return l
 }
 
-// providers returns those of the settings. Wait is the longest that a model waits by itself, 0 for
-// the default.
+// providers returns the providers in the settings. Wait is the longest that a model waits by
+// itself, 0 for the default.
 func (h *Host) providers(wait time.Duration) (*providers.Providers, error) {
 	l := h.load()
 	if l.err != nil {
@@ -107,7 +107,8 @@ func (h *Host) model(name string, wait time.Duration) (model.Model, error) {
 // errNoModel reports that no model was named or configured.
 var errNoModel = errors.New("no model is configured")
 
-// agentModel returns the model with a name for an agent that talks to users. Such an agent needs a language model, so the offline model is refused.
+// agentModel returns the model with a name for an agent that talks to users. Such an agent needs a language model, so resolve refuses the offline
+// model.
 func (h *Host) agentModel(name string) (model.Model, error) {
 	m, err := h.stepModel(name)
 	if err == nil && m.Name() == offline.Name {
@@ -120,8 +121,8 @@ func (h *Host) agentModel(name string) (model.Model, error) {
 	return m, err
 }
 
-// stepModel returns the model of a name for a step of a recipe, which may be the offline model. That one
-// is taken only if it is named: without a model there is none.
+// stepModel returns the model of a name for a step of a recipe, which may be the offline model. The
+// offline model is used only if it is named.
 func (h *Host) stepModel(name string) (model.Model, error) {
 	if h.cfg.NoModels {
 		return nil, NoModel("this program has no models")
@@ -140,7 +141,7 @@ func (h *Host) stepModel(name string) (model.Model, error) {
 	return h.model(name, shortWait)
 }
 
-// resolve returns the model that a name in a definition stands for, a fallback model, and a note for the user.
+// resolve returns the model for a name in a definition, a fallback model, and a note for the user.
 func (h *Host) resolve(name, fallback string) (resolved, note string, err error) {
 	p, err := h.providers(shortWait)
 	if err != nil {
@@ -150,8 +151,8 @@ func (h *Host) resolve(name, fallback string) (resolved, note string, err error)
 	return resolved, note, explain(err)
 }
 
-// note returns which model is used when none is named. It looks for servers on this machine if no
-// other model is configured.
+// note returns a notice that names the model used by default. It looks for servers on this machine
+// if no other model is configured.
 func (h *Host) note() string {
 	if h.cfg.Model != "" {
 		return ""
@@ -185,7 +186,7 @@ func (h *Host) embedder() providers.Embed {
 	}
 }
 
-// searcher returns the configured web search service, or nil if there is none.
+// searcher returns the configured web search service, or nil if none is configured.
 func (h *Host) searcher() (builtin.Searcher, error) {
 	env := h.cfg.Env
 	switch {
@@ -206,7 +207,7 @@ type ModelList struct {
 	Prices    ModelPrices     `json:"prices"`
 }
 
-// A ModelChoice is the model that is used when a run names none.
+// A ModelChoice is the model used by runs that do not name one.
 type ModelChoice struct {
 	Model string `json:"model"`
 	Layer string `json:"layer"` // flag, environment, project, user, key, server or default
@@ -252,8 +253,8 @@ type ModelPrices struct {
 	Warning string   `json:"warning,omitempty"`
 }
 
-// OpenModel returns the model with a name, or for "" the default model, and its description. It sends no requests. If the model only lacks a key or the
-// like, it returns the description together with the error.
+// OpenModel returns the model with a name, or for "" the default model, and its description. It sends no requests. If only the key or another setting
+// is missing, it returns both the description and the error.
 func (h *Host) OpenModel(name string) (model.Model, *ModelInfo, error) {
 	p, err := h.providers(0)
 	if err != nil {
@@ -275,7 +276,7 @@ func (h *Host) OpenModel(name string) (model.Model, *ModelInfo, error) {
 	return opened, &info, nil
 }
 
-// ListModels returns all providers and which model would be used. It asks nobody but servers on this machine.
+// ListModels returns all providers and which model would be used. It contacts only servers on this machine.
 func (h *Host) ListModels(ctx context.Context) (*ModelList, error) {
 	p, err := h.providers(0)
 	if err != nil {
@@ -296,7 +297,8 @@ func (h *Host) ListModels(ctx context.Context) (*ModelList, error) {
 	return list, nil
 }
 
-// HasModel reports whether there is a language model. A program without models does not need any.
+// HasModel reports whether a language model is available. A program without models does not need
+// any.
 func (h *Host) HasModel(ctx context.Context) bool {
 	if h.cfg.NoModels {
 		return true

@@ -11,16 +11,17 @@ import (
 	"github.com/superstep-dev/superstep/internal/definition"
 )
 
-// prepared is an agent that could work, before anything was started for it.
+// prepared is an agent with its model, before its tools and servers are started.
 type prepared struct {
 	model string // "provider/model"
-	// parts are the digests of what makes the agent what it is: itself, the agents it may give work
-	// to, and the tools and servers they may use, by what people call them. What comes with this
-	// program is told by its version, and skills are read when they are wanted.
+	// parts maps the names of everything that defines the agent to digests: its own definition, its
+	// sub-agents, and the tools and servers that they may use. Built-in parts are identified by the
+	// program's version, and skills are read on use.
 	parts map[string]string
 }
 
-// prepare finds the agent of a name and its model, the one asked for or its own, and starts nothing.
+// prepare finds an agent by name and its model: the requested model, or else the agent's own. It
+// starts nothing.
 func (p *project) prepare(name, asked string) (*prepared, error) {
 	d, err := p.Agent(name)
 	if err != nil {
@@ -38,7 +39,7 @@ func (p *project) prepare(name, asked string) (*prepared, error) {
 	return &prepared{m.Name(), parts}, err
 }
 
-// parts returns those of an agent.
+// parts returns the parts of an agent.
 func (p *project) parts(d *definition.Definition) (map[string]string, error) {
 	u := &usage{agents: p.withSubagents(d)}
 	parts := map[string]string{}
@@ -82,14 +83,14 @@ func fingerprint(texts ...string) string {
 // needs names the agents and tools of the steps for which a session is started.
 type needs struct{ agents, tools []string }
 
-// usage is what needs come to: the agents with those that they may start, and tools.
+// usage holds the agents of a needs value, the sub-agents that they may start, and the tools.
 type usage struct {
 	agents []*definition.Definition
 	tools  []string
 }
 
-// usage returns the agents that needs name, with those that they give work to, and the tools. Nil needs everything: then it
-// returns nil.
+// usage returns the agents named by the needs, their sub-agents, and the tools. A nil needs value means everything, and
+// usage returns nil.
 func (p *project) usage(n *needs) *usage {
 	if n == nil {
 		return nil
@@ -132,8 +133,8 @@ func (u *usage) server(name string) bool {
 	})
 }
 
-// file reports whether a file of tools is used. Which tools a module has is not known before it runs, but their names begin with
-// that of the file.
+// file reports whether a file of tools is used. The tools of a module are unknown until it runs, but their names begin with the
+// name of its file.
 func (u *usage) file(base string, names []string) bool {
 	begins := func(t string) bool { return strings.HasPrefix(t, base+"_") }
 	return u.tool(base) || slices.ContainsFunc(names, u.tool) || slices.ContainsFunc(u.tools, begins) ||

@@ -37,9 +37,9 @@ func (s *Session) gate(d *definition.Definition) (tool.Gate, error) {
 	return s.p.bounded(d, gate)
 }
 
-// careful is a gate that asks before an agent that has read what strangers wrote sends something
-// where its user has not let it send: to an address or by a command that only a rule without a
-// pattern allows, or by a tool of a server that the user has no rule about.
+// careful is a gate for agents that have read untrusted text. It asks before such an agent sends
+// data to an address or by a command that only a rule without a pattern allows, or by a tool of a
+// server that no rule of the user mentions.
 type careful struct {
 	inner tool.Gate
 	taint tool.Reader
@@ -74,8 +74,8 @@ func (g careful) Reads(name, from string, answers []string) func(string) tool.Ve
 	return g.taint.Reads(name, from, answers)
 }
 
-// agentRules returns the rules in the definition of an agent. It may be used, so what it wants
-// leave for counts.
+// agentRules returns the rules in the definition of an agent. The item is usable, so its permission
+// requests count.
 func agentRules(d *definition.Definition) ([]permit.Rule, error) {
 	deny, err := parseRules(tool.Deny, d.Source.String(), d.Deny...)
 	ask, err2 := parseRules(tool.Ask, d.Source.String(), d.Ask...)
@@ -143,7 +143,8 @@ func (o *only) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
 	return ok && g.Grants(rule, t, c) && (!o.tools[t.Name] || o.rules.Check(t, c).Decision == tool.Allow)
 }
 
-// Reads implements tool.Reader. A tool that shows text and has no bounds of its own has those of read_file.
+// Reads implements tool.Reader. A tool that shows text and has no limits of its own has the limits of
+// read_file.
 func (o *only) Reads(name, from string, answers []string) func(string) tool.Verdict {
 	inner := o.inner.Reads(name, from, answers)
 	bound := name
@@ -209,7 +210,7 @@ func (p *project) granted() ([]permit.Rule, error) {
 	return rules, nil
 }
 
-// remember keeps a rule that a person always allows in this project.
+// remember stores a rule that the user chose to always allow in this project.
 func (p *project) remember(rule string) error {
 	return p.changeGrants(func(list []grant) []grant {
 		g := grant{p.dir, rule}
@@ -220,7 +221,7 @@ func (p *project) remember(rule string) error {
 	})
 }
 
-// forgetRule takes back a rule that was always allowed in this project, and reports whether there was one.
+// forgetRule removes an always-allowed rule of this project, and reports whether the rule existed.
 func (p *project) forgetRule(rule string) (bool, error) {
 	found := false
 	return found, p.changeGrants(func(list []grant) []grant {
@@ -263,7 +264,7 @@ func (h *Host) Rules() ([]permit.Rule, error) {
 	return policy.List(), nil
 }
 
-// Forget takes back a rule that was always allowed in the folder of the host.
+// Forget removes an always-allowed rule of the host's folder.
 func (h *Host) Forget(rule string) error {
 	p, err := h.project()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/superstep-dev/superstep/tool/mcp"
 )
 
-// pin agrees to the first list of tools that a server shows, and to the same again. Another is
-// recorded, so that the user can look at it and agree to it.
+// pin trusts the first list of tools that a server offers, and refuses a changed list. It records
+// the changed list, so that the user can review and trust it.
 func (p *project) pin(server string, now *mcp.Offer) (*mcp.Offer, error) {
 	item := pinItem(server, now)
 	statuses, err := p.trust.Status(p.folder, []trust.Item{item})
@@ -36,7 +36,7 @@ func (p *project) pin(server string, now *mcp.Offer) (*mcp.Offer, error) {
 	return now, p.trust.Trust(p.folder, []trust.Item{item})
 }
 
-// pinItem returns a list of tools as it is recorded.
+// pinItem returns the record of a list of tools.
 func pinItem(server string, now *mcp.Offer) trust.Item {
 	names := make([]string, len(now.Tools))
 	files := make([]trust.File, 0, len(now.Tools)+1)
@@ -53,8 +53,8 @@ func pinItem(server string, now *mcp.Offer) trust.Item {
 	}
 }
 
-// instructions is the name of what a server says of all of its tools. Digests tell it from a tool
-// of that name.
+// instructions is the name under which a server's general instructions are recorded. Digests tell
+// it from a tool of that name.
 const instructions = "(instructions)"
 
 // pinned returns the recorded description of a tool, in lines that can be compared.
@@ -82,7 +82,7 @@ func pinText(s *mcp.Summary) string {
 	return b.String()
 }
 
-// unpin returns the list of a record, nil if there is none.
+// unpin returns the list in a record, or nil if the record has no list.
 func unpin(content string) *mcp.Offer {
 	files := trust.Files(content)
 	if files == nil {

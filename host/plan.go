@@ -32,8 +32,8 @@ type Plan struct {
 	Workflows []string    `json:"workflows"` // that steps run
 	Width     int         `json:"width,omitempty"`
 	Budget    *PlanBudget `json:"budget,omitempty"`
-	// AtMost is how many agents steps begin, not counting those that agents begin. Nil if that
-	// is not known, and then Why.
+	// AtMost is the largest number of agents that steps start. Sub-agents are not counted. If the
+	// number is unknown, AtMost is nil and Why holds the reason.
 	AtMost *int64   `json:"agents_at_most"`
 	Why    string   `json:"agents_why,omitempty"`
 	Cost   *float64 `json:"cost_at_most"` // US dollars; nil if that is not known
@@ -182,9 +182,9 @@ func (h *Host) planRecipe(out *Plan, b *catalog.Bundle, inputs json.RawMessage, 
 	out.Workflows = append(out.Workflows, b.Others...)
 }
 
-// modelOf returns the model that an agent of a step would have: the one given with the run, the
-// step's, the recipe's, its own, the project's, or the one that is configured. It is "" if there is
-// none.
+// modelOf returns the model that an agent of a step would use. The first one set applies: the
+// run's, the step's, the recipe's, the agent's, the project's, or the configured one. It is "" if
+// there is none.
 func (h *Host) modelOf(r *recipe.Recipe, s *recipe.Step, given string) string {
 	p := h.read().project
 	if found, err := p.prepare(s.Agent.Name, cmp.Or(given, s.Agent.Model, r.Model)); err == nil {
@@ -213,7 +213,7 @@ func inputValues(r *recipe.Recipe, inputs json.RawMessage) map[string]any {
 	return out
 }
 
-// counting finds out how many agents the steps of a recipe begin at most.
+// counting computes an upper bound on the number of agents that the steps of a recipe start.
 type counting struct {
 	b      *catalog.Bundle
 	main   *recipe.Recipe // whose steps they are
@@ -253,9 +253,9 @@ func (c *counting) step(s *recipe.Step, depth int) int64 {
 	return min(n, manyAgents)
 }
 
-// items returns how many there are of a foreach at most.
+// items returns the largest number of items that a foreach can have.
 func (c *counting) items(s *recipe.Step) int64 {
-	// What needs more than inputs cannot be resolved yet.
+	// An expression that needs more than inputs cannot be resolved yet.
 	v, err := s.Foreach.In.Resolve(&recipe.Scope{Inputs: c.inputs, Step: func(string) (*recipe.Result, bool) { return nil, false }})
 	if list, ok := v.([]any); err == nil && ok {
 		return int64(len(list))
@@ -373,8 +373,7 @@ func (h *Host) planGraph(out *Plan, w *workflow.Workflow, inputs json.RawMessage
 	return nil
 }
 
-// planLead returns who works for a workflow that is part of the program, by its inputs where these
-// name an agent.
+// planLead returns the lead agent of a built-in workflow. Inputs may name the agent.
 func (h *Host) planLead(w *workflow.Workflow, inputs json.RawMessage, model string) PlanAgent {
 	var in struct{ Agent, Model string }
 	_ = json.Unmarshal(inputs, &in) // there may be no such inputs
@@ -458,7 +457,7 @@ func (h *Host) dearest(out *Plan, tokens int64) (float64, error) {
 	return math.Ceil(most*float64(tokens)/1e4) / 100, nil
 }
 
-// A Step is a step as it is listed.
+// A Step describes a step in a list.
 type Step struct {
 	ID    string   `json:"id"`
 	Kind  string   `json:"kind"`

@@ -16,9 +16,9 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// A project is what a folder and its user have for agents to work with, as one run sees it: definitions of agents, tools
-// in files, MCP servers, skills, recipes, and rules about what they may do. What changes on disk after it was read is not
-// in it. What of a folder the user does not trust is listed and not used, not even as text.
+// A project holds the definitions that a folder and its user provide to one run: agents, tools in files, MCP servers,
+// skills, recipes, and permission rules. It does not change when the files change on disk. Untrusted items of a folder
+// are listed but never used, not even as text.
 type project struct {
 	*catalog.Catalog
 	h         *Host
@@ -62,8 +62,8 @@ func (h *Host) projectAt(dir string, rules []permit.Rule, headless bool, models 
 	return &p, nil
 }
 
-// readProject reads the rules of a folder and its user, and opens the catalog of what there is. What is wrong with the
-// files of the project is among its problems.
+// readProject reads the rules of a folder and its user, and opens the catalog of their items. Mistakes in the
+// project's files are added to its problems.
 func (h *Host) readProject(dir string) (*project, error) {
 	p := &project{h: h, dir: dir, workflows: h.base()}
 	if dir != "" {
@@ -127,13 +127,13 @@ func (p *project) mcpOptions() *mcp.Options {
 	}
 }
 
-// problems returns what cannot be used and what is odd, in the order in which it was found.
+// problems returns the errors and warnings in the order in which they were found.
 func (p *project) problems() []catalog.Problem {
 	return slices.Concat(p.settings.problems, p.Problems())
 }
 
-// projectModel returns the model that the configuration of the project names, and where, as path:line. It returns "" if there is
-// none, or if the user does not trust it.
+// projectModel returns the model that the configuration of the project names, and where, as path:line. It returns "" if no
+// model is named or the user does not trust the project's configuration.
 func (h *Host) projectModel() (name, where string) {
 	p, err := h.project()
 	if err != nil || p.projectModel() == "" {
@@ -143,7 +143,8 @@ func (h *Host) projectModel() (name, where string) {
 	return c.model, clean.Place(c.path, c.modelLine, 0)
 }
 
-// projectModel returns the model that the project names, if the user trusts it; "" for none.
+// projectModel returns the model that the project names. If it names none, or the user does not
+// trust it, projectModel returns "".
 func (p *project) projectModel() string {
 	if c := p.settings.project; c != nil && p.SettingsState() == catalog.Usable {
 		return c.model

@@ -17,8 +17,8 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// Resources are what the nodes of a run of the program's own workflows find by name: agents, tools and models, as the user has them
-// when the run starts. Nothing is started before it is wanted.
+// Resources holds the agents, tools and models that nodes of the program's own workflows find by name. They are the ones that the
+// user has when the run starts. Each is started on first use.
 type Resources struct {
 	host *Host
 	ctx  context.Context //nolint:containedctx // of the run, which ends what was started
@@ -28,7 +28,8 @@ type Resources struct {
 	sessions map[string]*Session // by what they were started for
 }
 
-// ResourcesOf returns those of the run that a task belongs to, nil if its host is another.
+// ResourcesOf returns the resources of a task's run. If the run belongs to another host, it returns
+// nil.
 func ResourcesOf(t *graph.Task) *Resources {
 	c, _ := t.Host().(*Resources)
 	return c
@@ -49,7 +50,7 @@ func (h *Host) equipped(w *workflow.Workflow) *workflow.Workflow {
 	return &own
 }
 
-// close ends what was started.
+// close stops all started resources.
 func (c *Resources) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,11 +130,11 @@ func (c *Resources) Model(name string) (model.Model, error) {
 // Headless reports whether no user can be asked, see agent.Agent.
 func (c *Resources) Headless() bool { return c.host.headless(c.host.cfg.OnAsk) }
 
-// Notice shows the user something beside the log of the run.
+// Notice shows the user a message that is not recorded in the run's log.
 func (c *Resources) Notice(text string) { c.host.cfg.Notice(text) }
 
-// Agent is node.Agent for the agent of a name: one of the user's or the project's, or one that is built in. It is found when the
-// node runs, so that the graph can be drawn and forked without it.
+// Agent is like node.Agent, but finds the agent by name: in the user's or the project's files, or among the built-in ones. It
+// is found when the node runs, so that the graph can be drawn and forked without it.
 func Agent[S, U any](name, which string, prompt func(S) (string, error), update func(S, *agent.Outcome) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "agent", Agents: 1}
 	if which == "" || prompt == nil || update == nil {

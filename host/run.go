@@ -10,7 +10,7 @@ import (
 
 // EngineOptions are the options of the runs of one call. Nil means the defaults.
 type EngineOptions struct {
-	// Look is for looking at runs only: the engine has no workflows, and a store that is not there is not made.
+	// Look opens an engine that only reads runs: it has no workflows, and it does not create a missing store.
 	Look             bool
 	MaxSteps, Agents int // see superstep.Options
 }
@@ -34,7 +34,7 @@ func (h *Host) Engine(ctx context.Context, opt *EngineOptions) (*superstep.Engin
 	return superstep.New(store, o)
 }
 
-// sandbox returns what bounds the commands that runs start, "" if that is not known.
+// sandbox returns the kind of sandbox for the commands that runs start, or "" if it is unknown.
 func (h *Host) sandbox() string {
 	mode, err := h.sandboxMode()
 	if err != nil {
@@ -43,7 +43,8 @@ func (h *Host) sandbox() string {
 	return transcript.Line(mode)
 }
 
-// Start begins a run of a workflow and returns while it executes. A recipe is checked first, in view of what there is.
+// Start begins a run of a workflow and returns while it executes. A recipe is checked first, against the available
+// agents, tools and workflows.
 func (h *Host) Start(ctx context.Context, name string, inputs json.RawMessage, opt *superstep.StartOptions) (*superstep.Run, error) {
 	w, err := h.Ready(name)
 	if err != nil {

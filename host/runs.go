@@ -18,7 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/seal"
 )
 
-// These are how runs are listed besides the statuses that a store knows.
+// Listings use these statuses in addition to the statuses of a store.
 const (
 	Waiting runlog.Status = "waiting" // it executes and does nothing but wait for answers
 	Damaged runlog.Status = "damaged" // its log cannot be read from its beginning
@@ -104,8 +104,7 @@ const mostCosts = 100
 // tail is how many of a run's last records a listing reads.
 const tail = 256
 
-// waits reports whether a run does nothing but wait for answers, as far as the end of its log shows, and whether it waits for
-// messages only.
+// waits reports whether a run only waits for answers, judging by the end of its log, and whether it waits only for messages.
 func waits(ctx context.Context, store runlog.Store, info *runlog.Info) (waits, messages bool, err error) {
 	run := &transcript.Run{}
 	for r, err := range runlog.Records(ctx, store, info.ID, max(info.Head, tail)-tail+1) {
@@ -150,7 +149,7 @@ func (h *Host) originOf(ctx context.Context, store runlog.Store, id string) (*Or
 	return &Origin{im.Time, im.Dir, im.Digest, im.Records, trusted, runItem(im)}, err
 }
 
-// Transcript folds the log of a run. With an error it returns what it has read.
+// Transcript folds the log of a run. On an error it also returns the part read so far.
 func (h *Host) Transcript(ctx context.Context, info *runlog.Info) (*transcript.Run, error) {
 	run := &transcript.Run{}
 	store, err := h.Store(ctx, true)
@@ -167,7 +166,8 @@ func (h *Host) Transcript(ctx context.Context, info *runlog.Info) (*transcript.R
 	return run, nil
 }
 
-// UpdateFolder updates the folder of a run that no process executes, for example after a crash. It returns the folder, or "" if the run has none.
+// UpdateFolder updates the folder of a run that no process executes, for example after a crash. It returns the folder, or "" if the run has no
+// folder.
 func (h *Host) UpdateFolder(ctx context.Context, info *runlog.Info) (dir string, err error) {
 	dir, opt := h.Folder(info.ID)
 	if _, sealed := seal.Sealed(*info); dir == "" || sealed {
@@ -248,8 +248,8 @@ func cannotWrite(path string, err error) error {
 	return mistake(fmt.Sprintf("cannot write %s: %v", path, err))
 }
 
-// Import creates a run from what was exported. If as is "", it has the ID of the file. What comes through a pipe is first copied
-// into a temporary file.
+// Import creates a run from an export. If as is "", it has the ID of the file. An export read from a pipe is first copied to a
+// temporary file.
 func (h *Host) Import(ctx context.Context, r io.Reader, as string) (runlog.Info, error) {
 	store, err := h.Store(ctx, false)
 	if err != nil {

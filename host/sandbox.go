@@ -19,7 +19,8 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// sandboxSettings are what a user says about the sandbox in permissions.yaml: "sandbox: required", or
+// sandboxSettings are the user's settings for the sandbox in permissions.yaml: "sandbox: required",
+// or
 //
 //	sandbox:
 //	  mode: required   # auto, which is the default; required refuses to start without one; off uses none
@@ -109,7 +110,8 @@ func (p *project) sandboxed() sandboxSettings {
 	return p.settings.user.sandbox
 }
 
-// openSandbox creates the sandbox that the commands of this project start in, as its user wants it: nil if that is none. Close it.
+// openSandbox creates the sandbox for this project's commands by the user's settings. If the user wants no sandbox, it returns
+// nil. Close it.
 func (p *project) openSandbox(policy *permit.Policy) (*sandbox.Sandbox, error) {
 	set := p.sandboxed()
 	if set.mode == sandboxOff {
@@ -157,7 +159,8 @@ func (p *project) openSandbox(policy *permit.Policy) (*sandbox.Sandbox, error) {
 	return s, nil
 }
 
-// hidden returns what reports whether a file of the project may not be read unasked, and so not by a command.
+// hidden returns a function that reports whether reading a file of the project requires asking. Commands must
+// not read such a file.
 func (p *project) hidden(policy *permit.Policy) func(string) bool {
 	return func(name string) bool {
 		rel, err := filepath.Rel(p.dir, name)
@@ -170,7 +173,7 @@ func digestOf(dir string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// startsCommands reports whether anything that may be used starts programs.
+// startsCommands reports whether any usable tool or server starts programs.
 func (p *project) startsCommands() bool {
 	if p.dir != "" && p.shell() {
 		return true
@@ -205,8 +208,9 @@ func (h *Host) sandboxMode() (string, error) {
 	return s.String(), s.Close()
 }
 
-// repositoryOf returns the folder of the repository that a linked working tree of Git belongs to, "" if the folder is
-// none. The repository has to know of it: what a project says about itself grants nothing.
+// repositoryOf returns the folder of the repository that a linked Git working tree belongs to. For any other folder
+// it returns "". The repository itself must list the working tree, because a project's own files must not grant it
+// access.
 func repositoryOf(dir string) string {
 	text, err := readFile(filepath.Join(dir, ".git"))
 	if err != nil {
@@ -227,7 +231,8 @@ func repositoryOf(dir string) string {
 	return repository
 }
 
-// Sandbox opens what bounds the commands of agents here, nil if the user wants none. The caller closes it.
+// Sandbox opens the sandbox for the commands of agents in this folder. If the user wants no sandbox, it
+// returns nil. The caller closes it.
 func (h *Host) Sandbox() (*sandbox.Sandbox, error) {
 	p, err := h.project()
 	if err != nil {

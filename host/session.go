@@ -29,7 +29,7 @@ import (
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
-// A Session has everything running that agents of a project need. Close it.
+// A Session holds the running tools and servers that agents of a project need. Close it.
 type Session struct {
 	p       *project // nil for a run that is replayed
 	root    *builtin.Root
@@ -46,8 +46,8 @@ type Session struct {
 	model   string // of agents that name none
 }
 
-// replaying returns a session for a run that is replayed. What its agents are made of is in the run's log, so nothing of a
-// project is read or started.
+// replaying returns a session for a run that is replayed. The run's log defines its agents, so nothing of a project is
+// read or started.
 func replaying() (s *Session, err error) {
 	s = &Session{}
 	s.team, err = team.New(&team.Options{
@@ -57,8 +57,9 @@ func replaying() (s *Session, err error) {
 	return s, err
 }
 
-// start runs what may be used and is needed: scripts are loaded and MCP servers connected. One that fails is noticed and
-// left out. The model is that of agents that name none, "" for the one that is configured. If n is nil, everything is needed.
+// start loads the usable scripts and connects the usable MCP servers that are needed. If one fails, start notifies the user
+// and omits it. The model is used by agents that do not name one. If empty, they use the configured model. If n is nil,
+// everything is needed.
 func (p *project) start(ctx context.Context, model string, n *needs) (s *Session, err error) {
 	if err := p.settingsError(); err != nil {
 		return nil, err
@@ -121,12 +122,11 @@ func (s *Session) Close() error {
 	return err
 }
 
-// Tools returns the tools there are, but for those that only agents have: task, task_batch and ask_user. The rules of
-// the user and the project decide on their calls, whoever makes them: see tool.Guard.
+// Tools returns all tools except task, task_batch and ask_user, which only agents have. The rules of the user and the
+// project apply to every call of these tools; see tool.Guard.
 func (s *Session) Tools() *tool.Set { return s.tools }
 
-// Session starts what there is for agents in the folder of the host: scripts are loaded and MCP servers connected. The caller
-// closes it.
+// Session starts the tools for agents in the host's folder: it loads scripts and connects MCP servers. The caller closes it.
 func (h *Host) Session(ctx context.Context) (*Session, error) {
 	p, err := h.project()
 	if err != nil {
@@ -135,8 +135,8 @@ func (h *Host) Session(ctx context.Context) (*Session, error) {
 	return p.start(ctx, "", nil)
 }
 
-// Find returns the tool of a name, or all that begin with a name that ends with "*". Those that only agents have are among
-// them. The error says why there is none.
+// Find returns the tool of a name, or all that begin with a name that ends with "*". The result includes the tools that
+// only agents have. If it finds none, the error states the reason.
 func (s *Session) Find(name string) ([]*tool.Tool, error) {
 	prefix, group := strings.CutSuffix(name, "*")
 	list := append(s.tools.Tools(), askUser().Tool)
@@ -173,8 +173,8 @@ func (s *Session) Call(ctx context.Context, name string, args json.RawMessage) (
 	return &res, nil
 }
 
-// missing returns the error of a tool that there is not, that cannot be used, or that works for
-// agents only.
+// missing returns the error for a tool that does not exist, cannot be used, or works only for
+// agents.
 func (s *Session) missing(name string) error {
 	for _, e := range s.p.tools() {
 		prefix, group := strings.CutSuffix(e.Name, "*")
@@ -208,7 +208,7 @@ func (s *Session) missing(name string) error {
 	return mistake(fmt.Sprintf("there is no tool %q%s", name, toolnames.Hint(name, s.tools.Names())))
 }
 
-// unknown returns why there is no tool of a name.
+// unknown returns why no tool has this name.
 func (s *Session) unknown(name string) string {
 	err := s.missing(name)
 	if errors.As(err, new(*catalog.UntrustedError)) {
@@ -228,7 +228,7 @@ func (s *Session) scriptTools(ctx context.Context, use *usage) []*tool.Tool {
 	return tools
 }
 
-// scriptOptions returns those that tools in files are loaded with.
+// scriptOptions returns the options for loading tools in files.
 func (p *project) scriptOptions(in *sandbox.Sandbox) *script.Options {
 	return &script.Options{Environ: p.h.cfg.Environ, Directory: p.dir, Worktree: p.dir, Reserved: toolnames.Builtin(), Sandbox: in}
 }
@@ -255,7 +255,7 @@ func (p *project) tellPassed() {
 	}
 }
 
-// summary returns in a line what of a project is not used.
+// summary returns one line about the unused items of a project.
 func summary(items []trust.Status) string {
 	var names []string
 	changed := 0
@@ -280,7 +280,7 @@ func summary(items []trust.Status) string {
 	return text + ": " + strings.Join(names, ", ")
 }
 
-// connect reaches the MCP servers that may be used, side by side.
+// connect connects to the usable MCP servers in parallel.
 func (s *Session) connect(ctx context.Context, uses *usage) []*tool.Tool {
 	p := s.p
 	var use []*mcp.Server
@@ -340,9 +340,9 @@ func (p *project) policy() (*permit.Policy, error) {
 	})
 }
 
-// misspelled finds rules about tools that there are not. One given with a run is always a mistake;
-// one of the user's file may be for another project, unless it is nearly the name of a tool that comes
-// with this program.
+// misspelled finds rules about tools that do not exist. Such a rule is always a mistake if it was
+// given with the run. In the user's file it may be meant for another project, unless it resembles the
+// name of a built-in tool.
 func (p *project) misspelled() error {
 	known := append(toolnames.Builtin(), "net", "unsandboxed") // these two are about commands
 	known = append(known, p.ToolNames()...)
@@ -366,8 +366,9 @@ func (p *project) misspelled() error {
 	return check(p.rules, true)
 }
 
-// settingsError returns what is wrong with the project's settings if the user trusted them before the mistake was made:
-// what they denied would be allowed now. If nobody trusted them, it is only among the Problems.
+// settingsError returns the mistake in the project's settings if the user trusted an earlier version of them. Without
+// the error, actions that this version denied would now be allowed. If the settings were never trusted, the mistake is
+// only listed in Problems.
 func (p *project) settingsError() error {
 	b := p.settings.broken
 	if b == nil || p.folder == "" {
@@ -384,8 +385,8 @@ func (p *project) settingsError() error {
 		[]catalog.Problem{{Text: "you trusted this file, and what it denied would be allowed: mend it, or remove it"}})}
 }
 
-// modelOf returns the model of an agent: the one asked for, the one its definition names, the usual
-// one where it runs, the project's, or the one that is configured.
+// modelOf returns the model of an agent. The first one set applies: the requested one, the one in
+// its definition, the session's default, the project's, or the configured one.
 func (p *project) modelOf(d *definition.Definition, asked, usual string) (string, error) {
 	fallback := cmp.Or(asked, usual, p.projectModel())
 	if fallback == "" {
@@ -419,7 +420,7 @@ func (s *Session) subAgents() []team.Info {
 	return out
 }
 
-// subAgent creates the agent with a name for a lead that delegates to it.
+// subAgent creates the named agent for a lead that delegates to it.
 func (s *Session) subAgent(name string) (*agent.Agent, error) {
 	d, err := s.p.Agent(name)
 	if err != nil {
@@ -431,8 +432,8 @@ func (s *Session) subAgent(name string) (*agent.Agent, error) {
 	return s.make(d, "")
 }
 
-// Agent creates the agent of a name, with its tools, and with sub-agents to give work to. The
-// model is the one asked for, "" for that of the agent.
+// Agent creates the agent of a name, with its tools, and with sub-agents to give work to. The model
+// is the requested one. If empty, the agent's own model is used.
 func (s *Session) Agent(name, asked string) (*agent.Agent, error) {
 	if s.p == nil { // its log says which actions it has
 		return &agent.Agent{Name: name, Model: model.Named(""), Actions: append(s.team.Actions(), askUser())}, nil
@@ -530,7 +531,7 @@ func (s *Session) once(text string) {
 
 const workingFolder = "You work in the folder of the project. Paths are relative to it."
 
-// prompt returns the system prompt of an agent: its own, where it works, and the skills there are.
+// prompt returns the system prompt of an agent: its own text, its folder, and the available skills.
 func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(d.Prompt))

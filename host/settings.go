@@ -20,8 +20,8 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// A project may say in .superstep/config.yaml which model its agents use and what they may
-// not do. A user may say the latter in superstep/permissions.yaml, for all projects:
+// A project may set the model and the denied actions of its agents in .superstep/config.yaml. A
+// user may deny actions for all projects in superstep/permissions.yaml:
 //
 //	allow: ["bash(go test *)"]
 //	ask: [web_fetch]
@@ -32,7 +32,7 @@ import (
 
 const maxSettings = 1 << 20
 
-// settings are what both say.
+// settings holds the settings of the project and of the user.
 type settings struct {
 	project  *file // nil if there is none
 	broken   *file // the project's, if it has mistakes
@@ -40,7 +40,7 @@ type settings struct {
 	problems []catalog.Problem
 }
 
-// file is one of them.
+// file is the content of one settings file.
 type file struct {
 	path   string
 	digest string
@@ -68,7 +68,8 @@ func projectSettings(dir string) string { return filepath.Join(dir, ".superstep"
 
 func userSettings(config string) string { return filepath.Join(config, "permissions.yaml") }
 
-// readSettings reads those of the project in a folder, "" for none, and those in the user's own folder.
+// readSettings reads the settings of the project in a folder and those in the user's own folder.
+// Without a project, the folder is "".
 func readSettings(dir, config string) (*settings, error) {
 	s := &settings{}
 	if dir != "" {
@@ -82,7 +83,8 @@ func readSettings(dir, config string) (*settings, error) {
 	return s, nil
 }
 
-// A settingsError describes what is wrong with the user's own rules, so that nothing is done by them.
+// A settingsError describes a mistake in the user's own rules, which keeps anything from running
+// under them.
 type settingsError struct{ Problems []catalog.Problem }
 
 func (e *settingsError) Error() string {
@@ -96,7 +98,7 @@ func (e *settingsError) Error() string {
 // FailureCode returns the code of runs that fail with the error.
 func (e *settingsError) FailureCode() string { return "usage" }
 
-// read reads a file. One with a mistake counts as none.
+// read reads a file. A file with a mistake is ignored.
 func (s *settings) read(path string, nested bool) *file {
 	if other := strings.TrimSuffix(path, "yaml") + "yml"; exists(other) {
 		s.problems = append(s.problems, catalog.Problem{Kind: "settings", File: other, Text: "is not read; name it " + filepath.Base(path)})

@@ -17,8 +17,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog/seal"
 )
 
-// Place returns where runs are kept: the store of the settings, or a file in the data folder. Relative paths are those of the
-// folder the process runs in.
+// Place returns where runs are kept: the store of the settings, or a file in the data folder. Relative paths are relative to
+// the process's working folder.
 func (h *Host) Place() (runlog.Place, error) {
 	switch {
 	case len(h.cfg.Stores) == 0:
@@ -57,8 +57,8 @@ func (h *Host) Absent() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// Store opens the store if it is not open. What is written to it is redacted, and encrypted if there is a key. A file that is
-// not there is not made by who only looks. Only who does more is told what is to be known of the store.
+// Store opens the store if it is not open. Everything written to it is redacted, and encrypted if a key is configured. A
+// caller that only reads does not create a missing file. Only callers that also write receive the notices about the store.
 func (h *Host) Store(ctx context.Context, look bool) (runlog.Store, error) {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
@@ -146,7 +146,7 @@ func writable(dir string) error {
 	}
 }
 
-// storeKeys returns the text of the keys of the store, which it has checked: that of the key file or of SUPERSTEP_STORE_KEY.
+// storeKeys returns the checked text of the store's keys, read from the key file or from SUPERSTEP_STORE_KEY.
 func (h *Host) storeKeys() (string, error) {
 	text, from, file := h.cfg.Env("SUPERSTEP_STORE_KEY"), "SUPERSTEP_STORE_KEY", h.cfg.KeyFile
 	if file != "" {
@@ -193,8 +193,8 @@ func (h *Host) Redactor() *redact.Redactor {
 	return h.all.redactor
 }
 
-// Folder returns the folder where the files of a run are kept up to date while it executes, "" for nowhere. An encrypted run has
-// none: what is in it would not be encrypted.
+// Folder returns the folder in which the files of a run are kept up to date while it executes. If the files are not kept, it
+// returns "". An encrypted run has no such folder, because the files in it would not be encrypted.
 func (h *Host) Folder(id string) (dir string, opt *rundir.Options) {
 	if id == "" || !h.Kept() || h.Sealed() {
 		return "", nil

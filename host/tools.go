@@ -21,7 +21,7 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// skillTool reads skills. Which of them there are is in the prompt of each agent.
+// skillTool reads skills. The prompt of each agent lists the available ones.
 func (p *project) skillTool() (*tool.Tool, error) {
 	type args struct {
 		Name string `json:"name,omitempty" jsonschema:"the name of the skill; leave it out for the list"`
@@ -58,7 +58,7 @@ func (p *project) skillTool() (*tool.Tool, error) {
 		}, &tool.Options{Effect: tool.Pure})
 }
 
-// askUser returns the tool by which an agent asks a person.
+// askUser returns the tool with which an agent asks the user a question.
 func askUser() *agent.Action {
 	return &agent.Action{
 		Tool: &tool.Tool{
@@ -97,7 +97,8 @@ func askUser() *agent.Action {
 	}
 }
 
-// spill keeps a result of a run that is too large for a conversation.
+// spill writes a result that is too large for a conversation to the run's results folder, and
+// returns its path.
 func (p *project) spill(run, name, text string) (string, error) {
 	dir := p.h.results(run)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -107,8 +108,8 @@ func (p *project) spill(run, name, text string) (string, error) {
 	return path, maybe.WriteFile(path, []byte(readable(p.h.Redactor().Text(text))), 0o600)
 }
 
-// readable returns a result lines that read_file can page through: JSON is indented, and a line
-// of over 1,000 bytes is broken.
+// readable formats a result in lines that read_file can page through: it indents JSON, and breaks
+// lines of over 1,000 bytes.
 func readable(text string) string {
 	const longest = 1000
 	if json.Valid([]byte(text)) {
@@ -133,8 +134,9 @@ func readable(text string) string {
 	return b.String()
 }
 
-// delegating returns an action of a team for an agent that may not start every other: its
-// definition says so, or takes tools from it that the other has, or could have others use.
+// delegating wraps an action of a team for an agent that may not start every other agent. Its
+// definition may exclude agents by name, or deny tools that a sub-agent has or could pass on to its
+// own sub-agents.
 func (p *project) delegating(d *definition.Definition, action *agent.Action) *agent.Action {
 	if d.Agents == nil && len(d.NoAgents) == 0 && len(d.Disallowed) == 0 {
 		return action

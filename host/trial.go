@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A ModelTurn is how a model did in one turn of its test.
+// A ModelTurn is the result of one turn of a model's test.
 type ModelTurn struct {
 	What    string `json:"what"` // text or tool
 	MS      int64  `json:"ms"`
@@ -28,7 +28,7 @@ type ModelTurn struct {
 // testOutput is the most tokens that a turn of a test may have: enough for a model to think a little.
 const testOutput = 2048
 
-// TestModel asks a model for a text and for a call of a tool, and calls turn with how each went.
+// TestModel asks a model for a text and for a tool call, and calls turn with the result of each.
 func TestModel(ctx context.Context, m model.Model, turn func(*ModelTurn)) error {
 	req := &model.Request{
 		System:   "You are tested. Answer as briefly as you can.",

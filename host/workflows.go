@@ -15,7 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// book has the workflows there are.
+// book holds the available workflows.
 type book struct {
 	set     workflow.Set
 	failed  map[string]error // why there is no workflow of a recipe, by name
@@ -61,7 +61,7 @@ func (h *Host) searchWeb() *tool.Tool {
 	return t
 }
 
-// read returns what there is to run. A recipe is compiled when it is drawn or run.
+// read returns the available workflows. A recipe is compiled when it is drawn or run.
 func (h *Host) read() *book {
 	h.own.mu.Lock()
 	defer h.own.mu.Unlock()
@@ -80,7 +80,7 @@ func (h *Host) read() *book {
 	return h.own.book
 }
 
-// addRecipes adds workflows of the recipes that may be used, that of the file which the user named among them.
+// addRecipes adds the workflows of usable recipes, including the recipe whose file the user named.
 func (h *Host) addRecipes(b *book) {
 	if b.project, b.wrong = h.project(); b.wrong != nil {
 		return // it is told where a recipe is wanted
@@ -146,11 +146,11 @@ func (h *Host) Taken() []string {
 	return names
 }
 
-// Workflows returns those there are: the program's own, research, the recipes that may be used, and agent. A recipe is compiled
-// when its workflow is first drawn or run.
+// Workflows returns the available workflows: the program's own, research, usable recipes, and agent. A recipe is compiled when
+// its workflow is first drawn or run.
 func (h *Host) Workflows() workflow.Set { return slices.Clone(h.read().set) }
 
-// check finds out which recipes cannot be run although they have no mistake, and returns why, by name.
+// check returns the reasons, by name, why recipes without mistakes cannot be run.
 func (h *Host) check() map[string]error {
 	b := h.read()
 	for _, w := range b.set {
@@ -167,7 +167,8 @@ func (h *Host) check() map[string]error {
 	return b.failed
 }
 
-// Ready returns the workflow of a name if it can run here: a recipe is checked in view of what there is, and compiled.
+// Ready returns the workflow of a name if it can run here. It compiles a recipe and checks it against the available
+// agents, tools and workflows.
 func (h *Host) Ready(name string) (*workflow.Workflow, error) {
 	w, err := h.Workflows().Find(name)
 	if err != nil {
@@ -205,7 +206,7 @@ func (h *Host) Draw(i *Item) (*workflow.Workflow, error) {
 // IsRecipe reports whether the workflow of a name is a recipe that can be used.
 func (h *Host) IsRecipe(name string) bool { return h.bundle(name) != nil }
 
-// bundle returns the recipe of a workflow with everything that it uses, or nil if the workflow is not a recipe.
+// bundle returns the recipe of a workflow with everything it uses, or nil if the workflow is not a recipe.
 func (h *Host) bundle(name string) *catalog.Bundle {
 	p := h.read().project
 	if p == nil {
@@ -224,7 +225,7 @@ func (h *Host) bundle(name string) *catalog.Bundle {
 	return b
 }
 
-// Restore returns the workflow that a run has pinned, whatever its recipe is by now.
+// Restore returns the workflow pinned by a run, even if its recipe has changed since.
 func (h *Host) Restore(name string, pinned json.RawMessage) (*workflow.Workflow, error) {
 	for _, w := range h.base() {
 		if w.Name == name && w.Restore != nil {

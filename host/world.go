@@ -13,10 +13,10 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// check reports what is wrong with a recipe in view of what there is: agents, tools and workflows,
-// whether they may be used or not. Tools of servers that are not connected are not known, and
-// taken to be there. Arguments are checked of the tools that come with this program; one that is off
-// is a warning.
+// check returns the mistakes of a recipe, checked against all agents, tools and workflows, whether
+// usable or not. Tools of servers that are not connected are not known, and taken to be there. It
+// checks the arguments of built-in tools. For a built-in tool that is turned off it returns a
+// warning.
 func (p *project) check(r *recipe.Recipe) recipe.Problems { return recipe.Check(r, p.world()) }
 
 // checkText is check for the text of a file, which may have other mistakes.

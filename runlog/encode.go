@@ -251,9 +251,8 @@ func internKind(b []byte) Kind {
 	return Kind(b)
 }
 
-// A Chain checks the frames of one run as a store reads them back, in order: that
-// each is intact, is the next one, and follows the frame before it. Seq and Hash
-// are those of the last frame that was.
+// A Chain checks the frames of one run as a store reads them back, in order: that each is intact,
+// is the next one, and follows the frame before it. Seq and Hash belong to the last intact frame.
 type Chain struct {
 	ID   string
 	Seq  uint64

@@ -79,8 +79,8 @@ type TaskDone struct {
 	Queued int64           `json:"queued_ms,omitempty"` // how long that waited for a place
 }
 
-// Encode returns the encoding of the payload, which is that of encoding/json. It does not validate
-// Update again, which matters if it is large.
+// Encode returns the payload as encoded by encoding/json. It does not validate Update again, which
+// matters if it is large.
 func (d *TaskDone) Encode() (json.RawMessage, error) {
 	small, mark := *d, []byte(`,"update":0`) // no string has it: a quote in one is escaped
 	if len(d.Update) > 0 {
@@ -256,7 +256,7 @@ type Settled struct {
 	Took    int64           `json:"took_ms,omitempty"` // 0 if it is not known
 }
 
-// A Question is what KindAsked records. Its address is the path of its record and Key.
+// A Question is the payload of KindAsked. Its address is the path of its record and Key.
 type Question struct {
 	Path    string       `json:"-"` // the path of its record
 	Key     string       `json:"key"`
@@ -274,7 +274,7 @@ type Question struct {
 	Took       int64             `json:"took_ms,omitempty"` // how long the task has executed before it asked, since it began or asked before
 }
 
-// QuestionKind is what a question is about. It is absent in older logs.
+// QuestionKind is the subject of a question. It is absent in older logs.
 type QuestionKind string
 
 // The kinds of questions.

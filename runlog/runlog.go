@@ -116,7 +116,7 @@ type AcquireOptions struct {
 	Quarantined bool    // take the run even if it is quarantined, and begin the count of takeovers anew
 }
 
-// A Batch is what one append writes: all of it or nothing.
+// A Batch is the content of one append, which is written completely or not at all.
 type Batch struct {
 	Records []Record // Kind, Path, Time and Data from the caller; the log sets Seq and Epoch in place
 	Status  Status   // the run's new status in listings, "" for no change
@@ -206,7 +206,7 @@ type Reclaimer interface {
 
 // Show converts the stored state of a run into the one that listings show: a run that is Running
 // and that nobody holds is Interrupted or Quarantined, and one that nobody holds has no owner. Died
-// says that its last holder has not released it. It is for stores.
+// reports that its last holder has not released it. It is for stores.
 func (i *Info) Show(held, died bool) {
 	if held {
 		return

@@ -65,11 +65,11 @@ type Call struct {
 	// Reads decides whether the call may reveal a file that the tool comes upon; see Reader. Nil if no gate has decided on
 	// the call: a tool then holds to the rules it was made with, for the path in the arguments as well.
 	Reads func(name, from string) func(file string) Verdict
-	// State gives the state of the workflow as JSON, as it was when the task began; nil outside of
-	// a workflow. It is a copy: nothing that is done to it reaches the workflow.
+	// State returns the state of the workflow at the start of the task, as JSON. Outside a workflow
+	// it is nil. It is a copy: changing it does not affect the workflow.
 	State func() (json.RawMessage, error)
 	// Raw asks for data, since the caller is a program and not a model: contents as they are, without numbers of lines,
-	// remarks or sentences about nothing found. What would be cut short is an error instead.
+	// remarks or sentences about nothing found. A result that would be truncated is an error instead.
 	Raw bool
 	// Stopped is closed once the run is to stop after what is running: who waits for something
 	// long may give up then. Nil for never.
@@ -79,8 +79,8 @@ type Call struct {
 // Workflow is the Agent of calls that no agent makes.
 const Workflow = "workflow"
 
-// A Result is what a call gave, ready for the model: output or error, already
-// truncated to the limits of this package.
+// A Result is the result of a call, ready for the model: output or error, already truncated to the
+// limits of this package.
 type Result struct {
 	Text  string `json:"text"`
 	Error bool   `json:"error,omitempty"`
@@ -88,7 +88,7 @@ type Result struct {
 	Denied bool `json:"denied,omitempty"` // the call was not allowed, and has not happened; absent in older logs
 }
 
-// A Change is what a call would do to a file.
+// A Change is a call's planned change to a file.
 type Change struct {
 	New  bool   // the file does not exist yet
 	Diff string // unified; "" if nothing would change

@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// An Aggregator folds what the vertices of a superstep give it into one value, which
-// every vertex can read in the superstep after. It is a definition: list it in
-// Program.Aggregators and share it between as many runs as you like.
+// An Aggregator folds the values from the vertices of a superstep into one value, which every
+// vertex can read in the superstep after. It is a definition: list it in Program.Aggregators and
+// share it between as many runs as you like.
 //
 // The order of the fold is fixed — from the left over the vertices of each block of
 // 1,024 indexes, then over the blocks — so that the result of a fold that is not

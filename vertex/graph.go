@@ -101,7 +101,7 @@ func (r *rows) rewind() {
 	r.off[0] = 0
 }
 
-// An EdgeList is what a [Graph] is built from. The zero value is an empty list; From
+// An EdgeList holds the edges from which a [Graph] is built. The zero value is an empty list; From
 // and To have the same length, and Values has it too or is nil.
 type EdgeList[E any] struct {
 	From, To []int32
@@ -221,7 +221,7 @@ func (l *EdgeList[E]) check(n int) error {
 	return bad.orNil()
 }
 
-// A graphError is everything that is wrong with a graph, up to the first hundred mistakes.
+// A graphError lists the mistakes in a graph, at most the first hundred.
 type graphError struct {
 	Mistakes []string
 	More     int // mistakes beyond those

@@ -38,10 +38,10 @@ type (
 	PanicError = pregel.PanicError
 )
 
-// A Program is what every vertex of a large graph computes, after the vertex
-// API of Malewicz et al., "Pregel: a system for large-scale graph processing"
-// (SIGMOD 2010). V is the value of a vertex, E of an edge (struct{} for none) and M
-// of a message. It is a definition: any number of runs may share it.
+// A Program defines the computation of every vertex of a large graph, after the vertex API of
+// Malewicz et al., "Pregel: a system for large-scale graph processing" (SIGMOD 2010). V is the
+// value of a vertex, E of an edge (struct{} for none) and M of a message. It is a definition: any
+// number of runs may share it.
 //
 // # Supersteps
 //
@@ -69,11 +69,11 @@ type (
 // there are 8 bytes more per vertex, and every message is kept until it is read, for a while
 // twice and with its target.
 //
-// A superstep costs what is active and what it sends. When a large part of the graph
-// says something to all of its neighbours (SendToNeighbors, with a Combine), it is not sent at
-// all: in the next superstep every vertex gathers it from the sources of its edges,
-// which several goroutines can do without meeting and in the same order as if it
-// had been sent. That is the fastest way for a message to travel.
+// The cost of a superstep depends on its active vertices and their messages. When a large part of
+// the graph says something to all of its neighbours (SendToNeighbors, with a Combine), it is not
+// sent at all: in the next superstep every vertex gathers it from the sources of its edges, which
+// several goroutines can do without meeting and in the same order as if it had been sent. That is
+// the fastest way for a message to travel.
 //
 // # Failures
 //
@@ -127,8 +127,8 @@ type Options[V, E, M any] struct {
 	// CheckpointEvery calls Checkpoint after every so many supersteps: at 5, when 5, 10,
 	// 15 … have been computed. Defaults to never.
 	CheckpointEvery int
-	// Checkpoint is given the run as it is at a barrier. The snapshot is the callee's to keep. An
-	// error of it ends Run, at that barrier.
+	// Checkpoint receives the run at a barrier. The snapshot is the callee's to keep. An error of
+	// it ends Run, at that barrier.
 	Checkpoint func(s *Snapshot[V, E, M]) error
 	// Trace is called after every superstep. The engine reads no clock: to measure supersteps, read
 	// one here. It may be nil.
@@ -209,7 +209,7 @@ type Context[V, E, M any] struct {
 	mark    mark
 }
 
-// tally is what a goroutine counted in one superstep.
+// tally holds the counts of a goroutine in one superstep.
 type tally struct {
 	computed, messages int
 	said, saidEdges    int // vertices with neighbours that said something to them, and how many they have

@@ -67,7 +67,7 @@ func (p pinning) RunNested(ctx context.Context, inputs json.RawMessage, opt *gra
 	return w.RunNested(ctx, in.Inputs, opt)
 }
 
-// uses reports mistakes in the workflows that others run by name: unknown ones and cycles.
+// uses returns the mistakes in the names of nested workflows: unknown names and cycles.
 func (s Set) uses() []string {
 	var problems []string
 	names := make([]string, len(s))

@@ -189,7 +189,7 @@ func (c *Chain[S, U]) End() *graph.Graph[S, U] {
 // Compile calls End and then compiles the graph.
 func (c *Chain[S, U]) Compile() (*graph.Flow[S, U], error) { return c.End().Compile() }
 
-// problems returns what is wrong with the chain.
+// problems returns the mistakes in the chain.
 func (c *Chain[S, U]) problems() []string {
 	if !c.ended {
 		return []string{"a chain has no End; what it says is not in the graph"}

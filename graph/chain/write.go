@@ -182,7 +182,7 @@ func (l *writer[S, U]) joined(b *block[S, U], at string) bool {
 	return false
 }
 
-// add adds a node, unless there is one of that name.
+// add adds a node, unless a node of that name exists.
 func (l *writer[S, U]) add(b *block[S, U], at string, n *graph.Node[S, U]) {
 	if l.g.Has(n.Name) {
 		l.report(at, "there is a node %q already", n.Name)
@@ -221,7 +221,7 @@ func (l *writer[S, U]) begin(b *block[S, U], cond func(S) bool) {
 	b.ends, b.begins = []end[S]{{slot: t.yes}}, len(b.loose)
 }
 
-// innermost returns the last open If. If there is none, it records the mistake and returns nil.
+// innermost returns the last open If. If none exists, it records the mistake and returns nil.
 func (l *writer[S, U]) innermost(b *block[S, U], what string) *choice[S] {
 	at := b.place(what)
 	if len(b.ifs) == 0 {
@@ -373,7 +373,7 @@ func (s *slot[S]) width() int {
 }
 
 // one finds the slot that the kth node belongs to, and the node's index within it. If there are
-// fewer slots, the last one stands for the rest.
+// fewer slots, the last slot is used for the rest.
 func (s *slot[S]) one(k int) (*slot[S], int) {
 	k = min(k, s.width()-1)
 	for _, in := range s.all {
@@ -398,7 +398,7 @@ func (s *slot[S]) choose(state S, visit, k int) string {
 	return s.to
 }
 
-// targets returns what the kth node may be, in order.
+// targets returns the possible kth nodes, in order.
 func (s *slot[S]) targets(k int, to []string) []string {
 	s, k = s.one(k)
 	if s.test != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// DOT draws a graph in the language of Graphviz. The ids are those of [Mermaid].
+// DOT draws a graph in the language of Graphviz. It uses the same ids as [Mermaid].
 func DOT(shape graph.Shape, opt *Options) string {
 	o := opt.orDefault()
 	var b strings.Builder

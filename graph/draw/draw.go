@@ -1,9 +1,9 @@
-// Package draw makes pictures of graphs: as Mermaid and Graphviz text, as SVG, and as an
-// outline in plain text. Given the states of a run's nodes, which [Status] folds from its
-// log, a picture also says how far the run has come.
+// Package draw makes pictures of graphs: as Mermaid and Graphviz text, as SVG, and as an outline in
+// plain text. Given the states of a run's nodes, which [Status] folds from its log, a picture also
+// shows the progress of the run.
 //
 // A picture depends on the shape and the options alone: the same shape and options give the same
-// bytes. Names are shown as they are and never become markup, whatever they contain.
+// bytes. Names are escaped, so that they never become markup.
 package draw
 
 import (
@@ -84,7 +84,7 @@ func line(s string) string {
 	return strings.Join(strings.Fields(clean.Text(s)), " ")
 }
 
-// count returns a number and what it counts.
+// count returns a number with its noun.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"

@@ -215,7 +215,7 @@ func textWidth(s string, size float64) float64 {
 	return w * size
 }
 
-// wrapped breaks a long name into up to three lines, after punctuation where there is some.
+// wrapped breaks a long name into up to three lines, after punctuation where possible.
 func wrapped(name string) []string {
 	const width, most = 26, 3
 	var out []string

@@ -12,7 +12,7 @@ import (
 // a layer are moved as near to their neighbours as their order allows, which is an isotonic
 // regression (pool adjacent violators) per layer.
 
-// box is an element to place: its size, and the space to its right for what is drawn there.
+// box is an element to place: its size, and the space needed to its right.
 type box struct{ w, h, right float64 }
 
 // run is a stretch of an edge that goes straight down at x.
@@ -97,7 +97,7 @@ func (l *layout) straighten() {
 	}
 }
 
-// ends returns what is above and below in an edge.
+// ends returns the upper and the lower end of an edge.
 func (l *layout) ends(i int) (above, below int) {
 	if l.turned[i] {
 		return l.arcs[i][1], l.arcs[i][0]
@@ -145,8 +145,8 @@ func (l *layout) ranks() {
 	}
 }
 
-// chain gives edges a place in each layer they pass, the short ones first. The number of places is
-// bounded in proportion to the graph; the remaining edges are drawn around it.
+// chain assigns each edge a position in every layer that it crosses, short edges first. The number
+// of places is bounded in proportion to the graph; the remaining edges are drawn around it.
 func (l *layout) chain() {
 	l.chains = make([][]int, len(l.arcs))
 	byLength := make([]int, 0, len(l.arcs))

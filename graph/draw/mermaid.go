@@ -87,8 +87,8 @@ func (m *mermaid) diagram(d *diagram, indent, direction string) {
 	}
 }
 
-// styles ends the picture with its colours. Each has a fill of its own, so that it is
-// legible whatever is behind it.
+// styles ends the picture with its colours. Each has its own fill, so that it is legible on any
+// background.
 func (m *mermaid) styles(withStates bool) {
 	classes := palette
 	if !withStates {

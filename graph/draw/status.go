@@ -9,8 +9,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Status folds the records of a run into the states of its nodes, by path. They may be those of a
-// whole run, of one that is not finished, or what a follower has seen so far. On an error it
+// Status folds the records of a run into the states of its nodes, by path. The records may cover a
+// finished run, an unfinished run, or the part that a follower has seen so far. On an error it
 // returns the states so far and the error unchanged.
 func Status(records iter.Seq2[runlog.Record, error]) (map[string]NodeStatus, error) {
 	var p Progress
@@ -150,7 +150,7 @@ func (p *Progress) task(path string) *task {
 	return t
 }
 
-// parent returns the path of the enclosing task, or "" if there is none.
+// parent returns the path of the enclosing task, or "" if no task encloses it.
 func parent(path string) string {
 	return path[:max(0, strings.LastIndexByte(path, '/'))]
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Text draws a graph as an indented outline, for terminals and screen readers: every node with its
-// state, and below it what it reads and where it leads.
+// state, and below it its inputs and targets.
 func Text(shape graph.Shape, opt *Options) string {
 	o := opt.orDefault()
 	return outline(build(&shape, o), o)

@@ -18,8 +18,8 @@ import (
 
 // Agent returns a node that runs an agent. When it is run again after a crash, the agent resumes in
 // the middle of its conversation; after a *agent.LimitError or *agent.UnfitError it starts over.
-// When it is run again because its update did not fit the Input of another node, the agent is told
-// what was wrong. Update may not change the outcome.
+// When it is run again because its update did not fit the Input of another node, the agent receives
+// the error. Update may not change the outcome.
 func Agent[S, U any](name string, def *agent.Agent, prompt func(S) (string, error), update func(S, *agent.Outcome) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "agent", Agents: 1}
 	n.Err = errors.Join(whole(def), missing("prompt", prompt == nil), missing("update", update == nil))
@@ -37,7 +37,7 @@ func Agent[S, U any](name string, def *agent.Agent, prompt func(S) (string, erro
 	return n
 }
 
-// Subagent is [Agent] for one of a list, by its name.
+// Subagent is like [Agent], but selects the agent by name from a list.
 func Subagent[S, U any](name, which string, agents []*agent.Agent, prompt func(S) (string, error), update func(S, *agent.Outcome) (U, error)) graph.Node[S, U] {
 	def, err := pick(agents, which)
 	if err != nil {
@@ -143,8 +143,8 @@ func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, state fu
 	if err != nil {
 		return r, err
 	}
-	// The log already has what the agent said, as its turns; the outcome of the job records only
-	// whether it failed.
+	// The log already has the agent's turns, so the outcome of the job records only whether it
+	// failed.
 	end := &journal.Effect{Key: key, Kind: "job", Name: def.Name, Hash: hash, Inside: true}
 	why, err := journal.Do(ctx, t.Scope(), end, func(ctx context.Context, _ string) (string, error) {
 		var err error

@@ -16,15 +16,15 @@ import (
 type Conversation[S, U any] struct {
 	Messages func(S) []model.Message
 	Replace  func(S, []model.Message) (U, error) // the update after which it is another one
-	// Add returns the update that appends messages, so that a step costs only what it adds. If nil,
-	// Chat uses Replace.
+	// Add returns the update that appends messages. The log then stores only the new messages of
+	// each step. If nil, Chat uses Replace.
 	Add func(S, []model.Message) (U, error)
 }
 
 // Chat returns a node in which an agent continues a conversation. The update holds the whole
 // conversation at its end, with all messages, calls and results, cut to the window of the model.
-// Prompt returns what the user says next; if nil, the conversation must end with a message that
-// awaits an answer. After a crash the agent resumes in the middle, like that of [Agent].
+// Prompt returns the user's next message. If nil, the conversation must end with a message that
+// awaits an answer. After a crash the agent resumes in the middle, like an [Agent] node.
 func Chat[S, U any](name string, def *agent.Agent, conv Conversation[S, U], prompt func(S) (string, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "agent", Agents: 1, Err: errors.Join(whole(def), conv.whole())}
 	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
@@ -50,7 +50,8 @@ func Chat[S, U any](name string, def *agent.Agent, conv Conversation[S, U], prom
 // removed is the role of a message that removes another one. It occurs only in updates.
 const removed model.Role = "removed"
 
-// Remove returns an update of a conversation for [Messages] that takes the messages of some IDs out of it.
+// Remove returns an update for [Messages] that removes the messages with the given IDs from a
+// conversation.
 func Remove(ids ...string) []model.Message {
 	out := make([]model.Message, len(ids))
 	for i, id := range ids {
@@ -59,12 +60,12 @@ func Remove(ids ...string) []model.Message {
 	return out
 }
 
-// RemoveAll returns an update of a conversation for [Messages] that takes all messages out of it. What follows it in
-// the update is added.
+// RemoveAll returns an update for [Messages] that removes all messages from a conversation. Messages that follow it
+// in the update are added.
 func RemoveAll() []model.Message { return []model.Message{{Role: removed}} }
 
 // Messages returns a reducer for conversations: each message of an update replaces the one with its
-// ID, or else is appended, and those of [Remove] and [RemoveAll] remove messages. Removing an
+// ID, or else is appended, and the updates of [Remove] and [RemoveAll] remove messages. Removing an
 // unknown ID does nothing.
 func Messages(conversation, update []model.Message) []model.Message {
 	out := slices.Clone(conversation)
@@ -124,11 +125,11 @@ type MonitorOptions[S any] struct {
 	// Used is how many tokens the conversation takes, such as the input of the last turn's
 	// model.Usage. If nil, it is estimated as a quarter of the bytes.
 	Used func(S) int
-	// Warn, Summarize and Recreate are parts of the window, 0 to 1. The highest part that is
-	// reached decides what a Monitor does: at Warn it only emits an event; at Summarize it replaces
-	// all but the last messages by a summary; at Recreate it begins a new conversation with a
-	// summary of the old one. 0 means never. If all are 0, they are 0.45 to summarize and 0.6 to
-	// recreate with a Summary, else 0.45 to warn.
+	// Warn, Summarize and Recreate are parts of the window, 0 to 1. The highest threshold reached
+	// decides the action of a Monitor: at Warn it only emits an event; at Summarize it replaces all
+	// but the last messages by a summary; at Recreate it begins a new conversation with a summary
+	// of the old one. 0 means never. If all are 0, they are 0.45 to summarize and 0.6 to recreate
+	// with a Summary, else 0.45 to warn.
 	Warn, Summarize, Recreate float64
 
 	Keep    int         // messages that summarizing leaves, and what these answer; defaults to 6
@@ -142,15 +143,15 @@ type level struct {
 	Action string `json:"action"`
 }
 
-// What a Monitor does.
+// These are the actions of a Monitor.
 const (
 	warn      = "warn"
 	summarize = "summarize"
 	recreate  = "recreate"
 )
 
-// Monitor returns a node that keeps a conversation within its model's window. When there is
-// nothing to do, or only to warn, its update is the zero U.
+// Monitor returns a node that keeps a conversation within its model's window. If no action is
+// needed, or only a warning, its update is the zero U.
 func Monitor[S, U any](name string, conv Conversation[S, U], opt MonitorOptions[S]) graph.Node[S, U] {
 	if opt.Used == nil {
 		opt.Used = func(s S) int { return estimate(conv.Messages(s)) }

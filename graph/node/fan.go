@@ -47,11 +47,11 @@ func Map[S, E any](to string, items func(S) []E, key func(E) string) func(S) []g
 }
 
 // Gather returns a node that merges the messages sent to it, each decoded into an E. The results
-// are in the order of the senders' paths and named by the senders; with a Settled join the failures
-// of those that failed come after them.
+// are named by their senders and sorted by the senders' paths. With a Settled join the failures
+// follow the results.
 //
-// The join says how many distinct senders it waits for, see [graph.Join]. All and Settled wait for
-// the nodes that have an edge to it. These nodes also send their results: see the example.
+// The join sets the number of distinct senders that it waits for, see [graph.Join]. All and Settled
+// wait for the nodes that have an edge to it. These nodes also send their results: see the example.
 func Gather[S, U, E any](name string, join graph.Join, merge func(S, []Result[E]) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "gather", Join: join, Err: missing("merge", merge == nil)}
 	n.Run = func(_ context.Context, t *graph.Task, s S) (u U, err error) {

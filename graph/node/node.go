@@ -5,8 +5,8 @@
 //	g.AddNode(node.Tool("lint", tools, "lint", node.Args[state]{Paths: map[string]string{"path": "file"}}, update))
 //
 // Each function returns a [graph.Node], whose other settings (Retry, Timeout, Reads, …) are the
-// caller's to set. What it does to the world, or asks of it, is an effect in the run's log, so that
-// it is not repeated when the node is run again after a crash or for another attempt. A mistake
+// caller's to set. Its side effects and questions are recorded as effects in the run's log, so that
+// they are not repeated when the node is run again after a crash or for another attempt. A mistake
 // that is known when the node is created is kept in its Err field, and Compile reports it.
 package node
 
@@ -33,7 +33,7 @@ func missing(what string, is bool) error {
 	return fmt.Errorf("its %s is nil", what)
 }
 
-// decoded returns the JSON of a state, as it is read by paths.
+// decoded returns the decoded JSON of a state, which paths are applied to.
 func decoded(state any) (any, error) {
 	b, err := json.Marshal(state)
 	if err != nil {
@@ -103,8 +103,8 @@ func safely(work func() error) (err error) {
 	return work()
 }
 
-// verdict returns the error of parallel work: the failures in order, or, if nothing failed, what
-// the work waits for.
+// verdict returns the error of parallel work: the failures in order, or, if nothing failed, the
+// reasons why the work waits.
 func verdict(errs []error) error {
 	var failed, waiting []error
 	for _, err := range errs {

@@ -72,7 +72,8 @@ type parallel[S, U any] struct {
 	branches []graph.Node[S, U]
 }
 
-// shape returns the shape of the branches as a graph. Building it finds their mistakes.
+// shape returns the shape of the branches as a graph. Mistakes in the nodes are found when it is
+// built.
 func (p *parallel[S, U]) shape(name string) (*graph.Shape, error) {
 	g := graph.New(name, func(s S, _ U) S { return s })
 	for i := range p.branches {

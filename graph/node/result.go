@@ -1,6 +1,6 @@
 package node
 
-// A Result is how one of several pieces of work ended. A recorded result and a new one look the
+// A Result is the result of one of several parallel tasks. A recorded result and a new one look the
 // same, so a function of results can be repeated.
 type Result[T any] struct {
 	Name  string `json:"name"`

@@ -16,8 +16,8 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// A Chooser chooses one of the targets, or "" for none of them. Any call to the outside must be an
-// effect of the task.
+// A Chooser chooses one of the targets. The choice "" means none of them. Any call to the outside
+// must be an effect of the task.
 type Chooser[S any] func(ctx context.Context, t *graph.Task, s S, targets []string) (string, error)
 
 // Router returns a node that chooses one of the targets and sends to it. If the chooser returns "",
@@ -106,7 +106,7 @@ func chooseTool(targets []string) model.ToolSpec {
 	}}
 }
 
-// chosen parses a choice, or returns what is wrong with it.
+// chosen parses a choice, or returns the mistake in it.
 func chosen(m model.Message, targets []string) (to, problem string) {
 	want := fmt.Sprintf(`Call the tool "choose" once, with "to" one of: %s.`, strings.Join(targets, ", "))
 	calls := m.Calls()

@@ -15,9 +15,9 @@ import (
 )
 
 // Func returns a node that calls a function of the caller's once: its result is recorded. The
-// effect says what a second call would do, which decides what happens after a crash; "" means
-// tool.Once; see [Tool]. The function is called with the same key whenever the call is repeated. In
-// and Out encode as JSON.
+// effect describes the consequence of a second call, and so decides how an interrupted call is
+// handled after a crash. The default is tool.Once; see [Tool]. The function is called with the same
+// key whenever the call is repeated. In and Out encode as JSON.
 func Func[S, U, In, Out any](name string, effect tool.Effect, args func(S) (In, error), call func(ctx context.Context, key string, in In) (Out, error),
 	update func(S, Out) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "tool"}
@@ -54,8 +54,8 @@ func repeats(effect tool.Effect) (journal.Repeat, error) {
 	return journal.RepeatNever, fmt.Errorf("there is no effect %q; use pure, idempotent or once", effect)
 }
 
-// Args are the arguments of a tool: the values of Static, overridden by those that Paths finds in
-// the state, overridden by those that From returns.
+// Args are the arguments of a tool: the values of Static, overridden by the values that Paths finds
+// in the state, overridden by the values that From returns.
 type Args[S any] struct {
 	Static map[string]any
 	// Paths maps arguments to paths in the state's JSON: field names and list indexes from 0,
@@ -99,8 +99,8 @@ func (a *Args[S]) of(state S) (json.RawMessage, error) {
 // asks, the run pauses for the user's answer, and a denial fails the node with an
 // *agent.DeniedError. The tool's Effect decides what happens to a call that a crash interrupted, as
 // it does for agents. For a call that must not be repeated the user is asked whether it happened.
-// If it did, the node fails with a *journal.HappenedError, which a Catch can handle. The tool is
-// handed the state as it is when the node begins.
+// If it did, the node fails with a *journal.HappenedError, which a Catch can handle. The tool
+// receives the state at the start of the node.
 func Tool[S, U any](name string, tools *tool.Set, which string, args Args[S], update func(S, string) (U, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "tool"}
 	one, err := tools.Select(which)

@@ -8,7 +8,7 @@ import (
 // Clipper creates a function that returns a state without spare capacity: in every slice that S
 // holds by value (in its fields, exported or not, nested structs and arrays) the capacity becomes
 // the length, so that whoever appends to it copies it. Slices in other slices, in maps and behind
-// pointers and interfaces stay as they are. Clipper returns nil if S holds no slice.
+// pointers and interfaces are not changed. Clipper returns nil if S holds no slice.
 //
 // Building it reads S by reflection; calling it allocates nothing. It may be called from any
 // goroutine.

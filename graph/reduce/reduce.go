@@ -10,8 +10,8 @@
 //
 // [Tags] makes the reducer from the tags of the state's fields instead.
 //
-// No function changes what is visible through its arguments: a state keeps its content however many
-// states are made from it. The result may share memory with both arguments.
+// No function modifies the content of its arguments, so a state never changes when further states
+// are derived from it. The result may share memory with both arguments.
 package reduce
 
 import (
@@ -31,7 +31,7 @@ func IfSet[T any](a T, b *T) T {
 	return *b
 }
 
-// Append adds the elements of b after those of a.
+// Append returns the elements of a followed by the elements of b.
 //
 // Like the append of Go it writes into the capacity that a has to spare, so a list that grows by
 // one element a step costs the same each step. That is safe for one line of states, each made from
@@ -74,8 +74,8 @@ func MergeByID[S ~[]E, E any, K comparable](a, b S, id func(E) K) S {
 	return MergeByIDFunc(a, b, id, Replace[E])
 }
 
-// MergeByIDFunc is MergeByID for elements that are merged: merge returns what takes the place of
-// an element old when e comes with the same id. It must not change what old points to.
+// MergeByIDFunc is like MergeByID, but merges elements: merge returns the replacement for an
+// element old when e has the same id. It must not change what old points to.
 func MergeByIDFunc[S ~[]E, E any, K comparable](a, b S, id func(E) K, merge func(old, e E) E) S {
 	place := make(map[K]int, len(b)) // in the result; -1 for none yet
 	for _, e := range b {
@@ -146,7 +146,7 @@ type Number interface {
 // Sum returns the sum of both. An integer that overflows wraps around, as in Go.
 func Sum[T Number](a, b T) T { return a + b }
 
-// Or reports whether one of them is true.
+// Or reports whether a or b is true.
 func Or[T ~bool](a, b T) T { return a || b }
 
 // And reports whether both are true.

@@ -57,12 +57,12 @@ func (e *tagsError) Error() string {
 //	Hint  string         `reduce:"ifset"`      // replace, by a pointer in the update
 //	Draft string                               // replace, by one task a superstep
 //
-// They do what the functions of this package do, spare capacity included. The field of the update
-// has the same type as the state's, and is not written if it is zero. It may also be a pointer to
-// that type, which is not written if nil, or, for append, union, merge=ID and patch=ID, the type of
-// one element. Slices and maps are not written only if nil. If zero or empty must be written, use a
-// pointer. Tags refuses plain fields with and, max or min whose zero would count, and single
-// elements that are numbers or booleans.
+// They behave like the functions of this package, also regarding spare capacity. The field of the
+// update has the same type as the state's, and is not written if it is zero. It may also be a
+// pointer to that type, which is not written if nil, or, for append, union, merge=ID and patch=ID,
+// the type of one element. Slices and maps are not written only if nil. If zero or empty must be
+// written, use a pointer. Tags refuses plain fields with and, max or min whose zero would count,
+// and single elements that are numbers or booleans.
 //
 // A `default:"…"` tag holds the value that [Tagged.Initial] puts into the field: JSON, or for a
 // string the text itself.

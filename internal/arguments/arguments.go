@@ -24,10 +24,10 @@ import (
 // inputFlag annotates the flags that stand for inputs, with the name of the input.
 const inputFlag = "superstep-input"
 
-// IsInput reports whether a flag stands for an input.
+// IsInput reports whether a flag sets an input.
 func IsInput(f *pflag.Flag) bool { return f.Annotations[inputFlag] != nil }
 
-// inputValue is a flag that stands for an input. What it may be is decided when all inputs are known.
+// inputValue is a flag that sets an input. Its value is checked once all inputs are known.
 type inputValue struct {
 	values []string // each time it was given
 	kind   string
@@ -79,14 +79,14 @@ func (g *Given) names(input string) bool {
 	return false
 }
 
-// takesModel reports whether a workflow wants --model as its input of that name. A recipe that has such an
-// input means something of its own by it.
+// takesModel reports whether a workflow has an input named model, which --model then sets. A recipe that
+// has such an input means something of its own by it.
 func takesModel(w *workflow.Workflow) bool {
 	return w.Pin == nil && slices.ContainsFunc(w.List(), func(in workflow.Input) bool { return in.Name == "model" })
 }
 
-// Inputs reads the inputs of a run. What is given by word lies over what is in a file.
-// All faults are reported at once.
+// Inputs reads the inputs of a run. Inputs on the command line override the inputs in a file. All
+// faults are reported at once.
 func (g *Given) Inputs(w *workflow.Workflow) (json.RawMessage, error) {
 	var problems []string
 	named := map[string][]string{}
@@ -234,7 +234,7 @@ func object(raw []byte, where string) (map[string]json.RawMessage, error) {
 	return nil, fmt.Errorf("--inputs: %s: want a JSON object: %w", at, err)
 }
 
-// Sample shows how inputs of a workflow are given: those that are required, or else the first.
+// Sample returns an example of a workflow's inputs: the required ones, or else the first.
 func Sample(w *workflow.Workflow) string {
 	if w.Name == "research" { // it needs something to search, of which there are several kinds
 		return ` "the question" --docs .`

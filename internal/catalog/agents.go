@@ -22,8 +22,8 @@ const (
 //go:embed agents/*.md
 var shippedAgents embed.FS
 
-// agents lists the agents that take precedence over others of their name, including those that are
-// switched off in their files.
+// agents lists the agents that take precedence over others of their name, including agents that are
+// turned off in their files.
 type agents struct {
 	found[*definition.Definition]
 	files int
@@ -108,8 +108,8 @@ func (a *agents) add(b []byte, src definition.Source) {
 }
 
 // find returns the agent of a name among the usable ones, or a *NotFoundError. It also accepts a
-// name as it is written in a file, such as "API Architect", and the names explore, task and
-// code-review of other programs.
+// name in the spelling of its file, such as "API Architect", and the names explore, task and
+// code-review, which other programs use.
 func (a *agents) find(name string, may func(*definition.Definition) bool) (*definition.Definition, error) {
 	want := definition.Normal(name)
 	e := &NotFoundError{Kind: "agent", Name: name}
@@ -163,14 +163,14 @@ func otherNames(d *definition.Definition, list []*definition.Definition) []strin
 
 func everyone(*definition.Definition) bool { return true }
 
-// mayUse returns which agents may be used: all but those of the project that the user has not
-// trusted. A file that switches an agent off only restricts, so it is always obeyed.
+// mayUse returns the agents that may be used: all except the project's untrusted agents. A file
+// that switches an agent off only restricts, so it is always obeyed.
 func (c *Catalog) mayUse(d *definition.Definition) bool {
 	return d.Disabled || c.agentState(d) == Usable
 }
 
-// Agent returns the agent of a name that may be used: one of the project that is not trusted does
-// not hide another of that name. If there is no other, the error is an *UntrustedError.
+// Agent returns the usable agent of a name. An untrusted agent of the project does not hide another
+// agent of that name. If only an untrusted agent has the name, the error is an *UntrustedError.
 func (c *Catalog) Agent(name string) (*definition.Definition, error) {
 	d, err := c.agents().find(name, c.mayUse)
 	if hidden := c.Hidden(name); err != nil && hidden != nil {
@@ -194,7 +194,7 @@ func (c *Catalog) UsableAgents() []*definition.Definition {
 	return slices.DeleteFunc(c.agents().first(c.mayUse), func(d *definition.Definition) bool { return d.Disabled })
 }
 
-// Agents lists all agents that have all of the capabilities, including those that may not be used.
+// Agents lists all agents with all of the capabilities, including unusable agents.
 func (c *Catalog) Agents(capabilities ...string) []Item {
 	var out []Item
 	for _, d := range c.agents().list {

@@ -10,14 +10,14 @@ import (
 	"github.com/superstep-dev/superstep/internal/frontmatter"
 )
 
-// NoAtomic is the message about why such a workflow cannot run, and what to do instead.
+// NoAtomic explains why such a workflow cannot run, and names an alternative.
 const NoAtomic = "Superstep does not run workflows in TypeScript; write it as a recipe or in Go, as docs/atomic.md shows"
 
 // exported finds the name and the description that a workflow of Atomic exports.
 var exported = regexp.MustCompile("(?m)^export const (name|description)(?:\\s*:\\s*string)?\\s*=\\s*[\"'`]([^\"'`]+)[\"'`]")
 
-// Atomic lists the workflows of Atomic. They are programs for another engine and cannot run here. A
-// workflow is left out if there is a usable recipe of its name.
+// Atomic lists the workflows of Atomic. They are programs for another engine and cannot run here.
+// It omits a workflow if a usable recipe has the same name.
 func (c *Catalog) Atomic() []Item {
 	var out []Item
 	for _, e := range c.foreign() {
@@ -28,7 +28,7 @@ func (c *Catalog) Atomic() []Item {
 	return out
 }
 
-// readForeign looks for workflows of Atomic. It runs none of them.
+// readForeign looks for workflows of Atomic. It does not run the workflows.
 func (c *Catalog) readForeign() []Item {
 	var out []Item
 	c.walk(foreignFolder, new([]Problem), func(f *frontmatter.Folder, p place) {

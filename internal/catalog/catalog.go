@@ -1,10 +1,10 @@
-// Package catalog is what there is for agents to work with: definitions of agents, skills, recipes, tools in files and
-// MCP servers, of a project, of its user and of this program.
+// Package catalog finds the items that agents work with: definitions of agents, skills, recipes, tools in files and
+// MCP servers. They come from a project, from its user or from this program.
 //
-// Each folder is read once, when something of its kind is first asked for. Of several items of one name that of the
-// project goes before that of the user before the one that is built in; within each, the folders come in their order.
-// Reading is all that happens here: nothing is run, and no server is started. What of a project the user has not agreed
-// to is listed and not to be used, not even as text; see State.
+// Each folder is read once, when an item of its kind is first requested. If several items have one name, the project's
+// takes precedence over the user's, and the user's over the built-in one. Within each scope, the order of the folders
+// decides. The package only reads: it runs nothing and starts no server. Untrusted items of a project are listed but
+// must not be used, not even as text; see State.
 package catalog
 
 import (
@@ -28,23 +28,25 @@ import (
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
-// The scopes of items, the one that goes first first.
+// These are the scopes of items, in order of precedence.
 const (
 	Project = "project"
 	User    = "user"
 	BuiltIn = "built-in"
 )
 
-// Options name the folders to search. Nil finds only the built-in items.
+// Options name the folders to search. If nil, only built-in items are found.
 type Options struct {
-	// Dir is the folder of the project, absolute, "" for none. One that holds what the user trusted is no project.
+	// Dir is the absolute path of the project's folder. If empty, there is no project. The folder that stores the
+	// user's decisions on trust is never a project.
 	Dir        string
 	Home       string       // the user's home; "" for none
 	ConfigHome string       // the user's folder of configurations; defaults to .config in Home
 	StateDir   string       // the user's own folder, which is protected; "" for none
 	Trust      *trust.Store // what the user trusted; defaults to nothing
 	Servers    *mcp.Options // how servers are configured; defaults to those of the project
-	// Settings are the project's settings as something to agree to; nil if there are none.
+	// Settings are the project's settings as an item that the user can trust. If nil, the project
+	// has no settings.
 	Settings *trust.Item
 	// Workflows are the names of workflows that are no recipes and that recipes may run. Taken are those of others. A
 	// recipe can have neither.
@@ -56,7 +58,7 @@ type Options struct {
 	bare    bool  // leave out the agents that come with this program
 }
 
-// A State is whether something may be used.
+// A State describes whether an item may be used.
 type State string
 
 // The states of an item.
@@ -89,7 +91,7 @@ type Item struct {
 	Digest       string   `json:"-"` // of all that would be used, "" if that is not known
 }
 
-// A Problem is something found that cannot be used, or that is odd.
+// A Problem describes an item that cannot be used, or a warning.
 type Problem struct {
 	Kind      string // agents, tools, skills, workflows or settings
 	File      string // "" if it is about no file
@@ -108,12 +110,12 @@ func (p Problem) String() string {
 	return p.Where() + ": " + p.Text
 }
 
-// A NotFoundError reports that there is nothing of a kind by a name.
+// A NotFoundError reports that no item of a kind has the name.
 type NotFoundError struct {
 	Kind  string // agent, skill or recipe
 	Name  string
 	Known []string // those there are
-	// Because is the reason why there is no item although there is a file: it is switched off, or broken.
+	// Because explains why a file yields no item: it is turned off or broken.
 	Because string
 }
 
@@ -153,7 +155,8 @@ type Catalog struct {
 	walks  map[string]int                // how often a folder was read
 }
 
-// Open looks at nothing yet. The error is about the options, or about the record of what the user trusted.
+// Open does not read any folder yet. It fails if the options are invalid or the user's decisions on trust
+// cannot be read.
 func Open(opt *Options) (*Catalog, error) {
 	c := &Catalog{states: map[trust.Kind][]trust.Status{}, walks: map[string]int{}}
 	if opt != nil {
@@ -185,7 +188,7 @@ func Open(opt *Options) (*Catalog, error) {
 	return c, nil
 }
 
-// Trusting returns the catalog with another trust record. Nothing is read again.
+// Trusting returns the catalog with another trust record. It reads nothing again.
 func (c *Catalog) Trusting(s *trust.Store) *Catalog {
 	t := &Catalog{
 		opt: c.opt, folder: c.folder, states: map[trust.Kind][]trust.Status{}, walks: map[string]int{},
@@ -202,8 +205,8 @@ func (c *Catalog) Walks() map[string]int {
 	return maps.Clone(c.walks)
 }
 
-// Problems returns what cannot be used and what is odd, in the order in which it is looked at:
-// tools, agents, skills and workflows.
+// Problems returns the errors and warnings about items, in this order: tools, agents, skills and
+// workflows.
 func (c *Catalog) Problems() []Problem {
 	r := c.recipes()
 	out := slices.Concat(c.ToolProblems(), c.agents().problems, c.skills().problems, c.RecipeFolders())
@@ -227,7 +230,8 @@ type found[T any] struct {
 	problems []Problem
 }
 
-// precede sorts by name what goes before others of its name, and tells each of those of what it overrides.
+// precede returns, sorted by name, the items that take precedence over others of their name, and records
+// in each the items that it overrides.
 func (f *found[T]) precede(name func(T) string, overrides func(first, other T)) {
 	byName := map[string]T{}
 	for _, x := range f.all {
@@ -253,8 +257,8 @@ const (
 	foreignFolder kind = "workflows of Atomic"
 )
 
-// table has the folders that are looked into, those of each kind in the order of precedence. The folder of one of the
-// user's is in the home, or, if config is set, in the folder of configurations.
+// table lists the folders to read, for each kind in order of precedence. A folder of the user is below the home, or
+// below the configuration folder if config is set.
 var table = []struct {
 	kind    kind
 	scope   string
@@ -298,7 +302,8 @@ type place struct {
 // path returns the absolute path of the folder.
 func (p place) path() string { return filepath.Join(p.base, filepath.FromSlash(p.dir)) }
 
-// places returns those of a kind, or all if it is "", in the order of precedence.
+// places returns the folders of a kind in order of precedence. If the kind is "", it returns all
+// folders.
 func places(of kind, project, home, configHome string) []place {
 	config, below := configHome, ""
 	if rel, err := filepath.Rel(home, config); home != "" && err == nil && filepath.IsLocal(rel) {
@@ -324,7 +329,7 @@ func places(of kind, project, home, configHome string) []place {
 	return out
 }
 
-// walk reads the folders of a kind: what is below each, and each once.
+// walk reads the folders of a kind and their subfolders, each once.
 func (c *Catalog) walk(of kind, problems *[]Problem, each func(f *frontmatter.Folder, p place)) {
 	for _, p := range places(of, c.folder, c.opt.Home, c.opt.ConfigHome) {
 		c.read(p, problems, each)
@@ -349,7 +354,7 @@ func (c *Catalog) count(dir string) {
 	c.mu.Unlock()
 }
 
-// Shown returns a path as it is shown: relative to the project, or below the home.
+// Shown returns a path for display: relative to the project, or to the home as ~.
 func (c *Catalog) Shown(path string) string {
 	if !filepath.IsAbs(path) {
 		return "" // of what is built in

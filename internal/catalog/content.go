@@ -15,14 +15,14 @@ import (
 	"github.com/superstep-dev/superstep/tool/mcp"
 )
 
-// The limits of what is read of a file to show how it changed.
+// These limits apply to reading a file in order to show its changes.
 const (
 	longestText   = 64 << 10
 	longestDigest = 8 << 20 // of longer files the beginning, and when they changed
 )
 
 // file returns a file of the project in the form that is stored for comparison: with its content if
-// that is text and not too long. It reports false if there is no such file in the project.
+// the content is text and not too long. It returns false if the project has no such file.
 func (c *Catalog) file(path string) (trust.File, bool) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil || !within(c.folder, real) {
@@ -72,7 +72,7 @@ func (c *Catalog) files(paths ...string) []trust.File {
 }
 
 // single returns the content of an item that is one file with a digest. If the file has changed
-// since, the content is not stored: what is shown must be what is trusted.
+// since, the content is not stored, because the user must see exactly the content that is trusted.
 func (c *Catalog) single(path, digest string) func() []trust.File {
 	return func() []trust.File {
 		f, ok := c.file(path)

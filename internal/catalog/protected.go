@@ -42,8 +42,9 @@ func (c *Catalog) Places() (project, user []string) {
 	return project, user
 }
 
-// Protected returns the paths that no tool may write here, besides permit.AlwaysProtected. It is
-// derived from the table of places that are read, so that everything that is read is protected.
+// Protected returns the paths in this project that no tool may write, in addition to
+// permit.AlwaysProtected. It is derived from the table of folders, so that everything the catalog
+// reads is protected.
 func (c *Catalog) Protected() []permit.Protected { return slices.Clone(c.guarded()) }
 
 func (c *Catalog) protect() []permit.Protected {
@@ -86,8 +87,8 @@ func (c *Catalog) protect() []permit.Protected {
 }
 
 // RootMarks returns the names that mark the root of a project: the hidden folders for agents,
-// skills, tools and workflows, and two more. They are protected, so that no tool makes a folder a
-// project.
+// skills, tools and workflows, and two more. They are protected so that no tool can turn a folder
+// into a project.
 func RootMarks() []string {
 	out := []string{".git", ".mcp.json"}
 	for _, p := range places("", string(filepath.Separator), "", "") {
@@ -121,7 +122,8 @@ func covering(dir, place string) string {
 	return rel
 }
 
-// behindLinks adds the targets of symbolic links at, above and below a place, which are read as part of it.
+// behindLinks adds the targets of symbolic links at, above and below a path, because they are read as part
+// of it.
 func (c *Catalog) behindLinks(place string, seen map[string]bool, add func(path string)) {
 	path := filepath.Clean(filepath.FromSlash(place))
 	real := trust.Resolved(path)

@@ -101,7 +101,7 @@ func (l *recipes) builtin(c *Catalog) {
 	}
 }
 
-// add adds a file that was read, or one that could not be read.
+// add adds a file, whether or not it could be read.
 func (l *recipes) add(e *RecipeFile, err error) {
 	base := path.Base(filepath.ToSlash(cmp.Or(e.Path, e.File)))
 	e.Name = clean.Text(strings.TrimSuffix(base, path.Ext(base)))
@@ -125,8 +125,8 @@ func (l *recipes) add(e *RecipeFile, err error) {
 	}
 }
 
-// LoadRecipe reads one file, wherever it is. The error tells why it cannot be read; mistakes in its
-// content are among the Problems of the entry.
+// LoadRecipe reads one file, wherever it is. It fails only if the file cannot be read. Mistakes in
+// the content are added to the Problems of the entry.
 func LoadRecipe(file, shown string) (*RecipeFile, error) {
 	abs, err := filepath.Abs(file)
 	if err != nil {
@@ -182,7 +182,7 @@ func (e *RecipeFile) wrong(code, key, format string, args ...any) {
 	e.note(&recipe.Problem{Code: code, Text: fmt.Sprintf(format, args...)}, key)
 }
 
-// odd notes what is strange about a recipe, at a key of the file.
+// odd adds a warning about a recipe, positioned at a key of the file.
 func (e *RecipeFile) odd(code, key, format string, args ...any) {
 	e.note(&recipe.Problem{Code: code, Text: fmt.Sprintf(format, args...), Warning: true}, key)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
-// A RecipeFile is a recipe as it was found. It is not changed after.
+// A RecipeFile is a recipe found in a file. It is not changed after.
 type RecipeFile struct {
 	Name   string // of the recipe, or of the file if the recipe cannot be used
 	Scope  string // Project, User or BuiltIn
@@ -25,7 +25,7 @@ type RecipeFile struct {
 	Recipe *recipe.Recipe // nil if it cannot be used
 	// Problems are its mistakes and oddities.
 	Problems recipe.Problems
-	// Overrides are the files that it takes precedence over, each with its scope in front.
+	// Overrides are the files that it takes precedence over, each prefixed with its scope.
 	Overrides []string
 }
 
@@ -42,8 +42,8 @@ type recipes struct {
 //go:embed recipes/*.yaml
 var shippedRecipes embed.FS
 
-// readRecipes reads all recipes. An invalid file is an entry too: under the name of its file it
-// takes precedence over lower scopes, so that nothing else is used in its place.
+// readRecipes reads all recipes. An invalid file is an entry too. It takes precedence over lower
+// scopes under its file name, so that no other recipe replaces it silently.
 func (c *Catalog) readRecipes() *recipes {
 	l := &recipes{names: map[string][]*RecipeFile{}, aliases: map[string][]*RecipeFile{}, taken: slices.Concat(c.opt.Taken, c.opt.Workflows)}
 	for _, p := range places(recipeFolder, c.folder, c.opt.Home, c.opt.ConfigHome) {
@@ -60,7 +60,7 @@ func (c *Catalog) readRecipes() *recipes {
 	return l
 }
 
-// order determines which file a name stands for.
+// order determines the file that a name refers to.
 func (l *recipes) order() {
 	byName := map[string][]*RecipeFile{}
 	for _, e := range l.entries {
@@ -158,8 +158,8 @@ func (l *recipes) effective() []*RecipeFile {
 	for _, g := range l.names {
 		out = append(out, g...)
 	}
-	// If another recipe of the same scope has the name of this file, nothing finds this one, but it
-	// is still shown.
+	// If another recipe of the same scope has the name of this file, this file cannot be found by
+	// name but is still listed.
 	for _, e := range l.entries {
 		if e.Recipe == nil && !slices.Contains(out, e) && l.names[e.Name][0].Scope == e.Scope {
 			out = append(out, e)
@@ -238,16 +238,14 @@ func recipeProblems(list recipe.Problems) []Problem {
 	return out
 }
 
-// Workflows lists all recipes by name, including those that cannot or may not be used, but no
-// drafts.
+// Workflows lists all recipes by name, including unusable and untrusted recipes but no drafts.
 func (c *Catalog) Workflows() []Item { return c.recipeItems(c.recipes().effective()) }
 
-// Drafts lists the recipes that wait for approval, those of the project first. They are not
-// found by name.
+// Drafts lists the recipes that wait for approval. The project's come first. They are not found by
+// name.
 func (c *Catalog) Drafts() []Item { return c.recipeItems(c.recipes().drafts) }
 
-// Recipes returns the files of Workflows and Drafts, including those that others take precedence
-// over.
+// Recipes returns the files of Workflows and Drafts, including overridden files.
 func (c *Catalog) Recipes() []*RecipeFile {
 	return slices.Concat(c.recipes().entries, c.recipes().drafts)
 }
@@ -298,7 +296,7 @@ func (c *Catalog) Look(name string) (*RecipeFile, Item, error) {
 	return e, c.recipeItem(e), err
 }
 
-// Draft returns the draft of a name, that of the project before that of the user.
+// Draft returns the draft of a name. The project's draft takes precedence over the user's.
 func (c *Catalog) Draft(name string) (*RecipeFile, Item, error) {
 	var names []string
 	for _, e := range c.recipes().drafts {
@@ -310,8 +308,8 @@ func (c *Catalog) Draft(name string) (*RecipeFile, Item, error) {
 	return nil, Item{}, &NoDraftError{Name: name, Names: names}
 }
 
-// Recipe returns the recipe of a name or an alias that may be used. One of the project that the user has not
-// trusted is refused with an *UntrustedError, and nothing else is used in its place.
+// Recipe returns the recipe of a name or an alias that may be used. For an untrusted recipe of the project
+// it returns an *UntrustedError, and never another recipe.
 func (c *Catalog) Recipe(name string) (*RecipeFile, error) {
 	e, err := c.recipes().find(name)
 	if err != nil {
@@ -323,7 +321,8 @@ func (c *Catalog) Recipe(name string) (*RecipeFile, error) {
 	return e, nil
 }
 
-// Bundle returns the recipe of a name with all that it uses, each of which may be used.
+// Bundle returns the recipe of a name with everything it uses. It fails if any part may not be
+// used.
 func (c *Catalog) Bundle(name string) (*Bundle, error) {
 	e, err := c.Recipe(name)
 	if err != nil {
@@ -332,7 +331,8 @@ func (c *Catalog) Bundle(name string) (*Bundle, error) {
 	return c.BundleOf(e.Recipe)
 }
 
-// BundleOf returns a recipe, wherever it is from, with all that it uses, which may be used.
+// BundleOf returns a recipe from any file with everything it uses. It fails if any part may not be
+// used.
 func (c *Catalog) BundleOf(r *recipe.Recipe) (*Bundle, error) {
 	return gather(r, func(name string) (*recipe.Recipe, error) {
 		if slices.Contains(c.opt.Workflows, name) {
@@ -346,8 +346,8 @@ func (c *Catalog) BundleOf(r *recipe.Recipe) (*Bundle, error) {
 	})
 }
 
-// Bundles returns all recipes that may be used, each with all that it uses, and the reasons why the
-// others may not, both by name.
+// Bundles returns all usable recipes, each with everything it uses, and the reasons why the others
+// are unusable. Both results are keyed by name.
 func (c *Catalog) Bundles() ([]*Bundle, map[string]error) {
 	var out []*Bundle
 	failed := map[string]error{}
@@ -378,7 +378,7 @@ func (c *Catalog) Callees() map[string]*recipe.Callee {
 	return out
 }
 
-// A NoDraftError reports that there is no draft of a name.
+// A NoDraftError reports that no draft has the name.
 type NoDraftError struct {
 	Name  string
 	Names []string // of those there are

@@ -52,7 +52,7 @@ func (c *Catalog) readSkills() *found[*skill.Skill] {
 	return s
 }
 
-// Skills lists all skills, including those that may not be used.
+// Skills lists all skills, including unusable ones.
 func (c *Catalog) Skills() []Item {
 	var out []Item
 	for _, s := range c.skills().list {
@@ -89,8 +89,8 @@ func (c *Catalog) Skill(name string) (*skill.Skill, string, Item, error) {
 	return s, text, c.skillItem(s), err
 }
 
-// UsableSkills returns the skills that an agent may read: those of the names given, or all if there
-// are none. One of the project that is not trusted does not hide another of that name.
+// UsableSkills returns the named skills that an agent may read. Without names, it returns all of
+// them. An untrusted skill of the project does not hide another skill of that name.
 func (c *Catalog) UsableSkills(names ...string) skill.Set {
 	var out skill.Set
 	for _, s := range c.skills().all {

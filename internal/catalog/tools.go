@@ -72,7 +72,7 @@ func (c *Catalog) readServers() *servers {
 	return s
 }
 
-// ToolNames returns the names of the tools in files and of servers, as far as they are known before
+// ToolNames returns the names of servers and of tools in files, as far as they are known before
 // anything runs.
 func (c *Catalog) ToolNames() []string {
 	var names []string
@@ -96,8 +96,8 @@ func (c *Catalog) Scripts() []script.Found {
 	return out
 }
 
-// Servers returns the MCP servers that may be used: one of the project that nobody trusted does not
-// hide one of the user's.
+// Servers returns the usable MCP servers. An untrusted server of the project does not hide one of
+// the user's.
 func (c *Catalog) Servers() []*mcp.Server {
 	var out []*mcp.Server
 	for _, s := range slices.Concat(c.servers().list, c.servers().own) {
@@ -134,8 +134,8 @@ func (c *Catalog) serverState(s *mcp.Server) State {
 	return state
 }
 
-// Tools lists the tools in files and the servers, those of the user first: a module is one item,
-// and so is an MCP server. Check returns the problems of a file that may be used.
+// Tools lists the tools in files and the servers. The user's come first. A module is one item, and
+// so is an MCP server. Check returns the problems of a file that may be used.
 func (c *Catalog) Tools(check func(script.Found) []script.Problem) []Item {
 	var out []Item
 	byName := map[string]int{}

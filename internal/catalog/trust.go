@@ -19,10 +19,10 @@ import (
 // judged lists the kinds of items that can be trusted, in the order of listings.
 var judged = []trust.Kind{trust.Config, trust.Tool, trust.MCP, trust.Agent, trust.Skill, trust.Workflow, trust.MCPTools}
 
-// Items returns the items of the project that can be trusted, of all or of some kinds, with what
-// the user should see of each. They include the tool lists of MCP servers, even of the user's own,
-// if the last connection saw another list than the trusted one. Trusting such an item accepts
-// exactly the list that was seen.
+// Items returns the items of the project that can be trusted, of all or of some kinds, each with
+// the details that the user should review. They include the tool lists of MCP servers, even of the
+// user's own, if the last connection saw another list than the trusted one. Trusting such an item
+// accepts exactly the last list that the server offered.
 func (c *Catalog) Items(kinds ...trust.Kind) []trust.Status {
 	var out []trust.Status
 	for _, k := range judged {
@@ -33,7 +33,8 @@ func (c *Catalog) Items(kinds ...trust.Kind) []trust.Status {
 	return out
 }
 
-// Trust marks items as trusted, as they were found. Items of another project are refused.
+// Trust marks items as trusted, with the content that was found. Items of another project are
+// refused.
 func (c *Catalog) Trust(items []trust.Item) error {
 	if c.folder == "" || c.opt.Trust == nil {
 		return errors.New("there is no project here")
@@ -45,9 +46,9 @@ func (c *Catalog) Trust(items []trust.Item) error {
 	return c.opt.Trust.Trust(c.folder, items)
 }
 
-// Revoke takes back trust in the named items, or in the whole project if no names are given. The
-// trusted tool lists of the user's own MCP servers are kept: without them, the next list of such a
-// server would be trusted, whatever it is.
+// Revoke revokes the trust in the named items, or without names in the whole project. The trusted
+// tool lists of the user's own MCP servers are kept: otherwise the next list of such a server would
+// be trusted unseen.
 func (c *Catalog) Revoke(names ...string) error {
 	if c.folder == "" || c.opt.Trust == nil {
 		return errors.New("there is no project here")
@@ -92,8 +93,8 @@ func (c *Catalog) forget() {
 	c.mu.Unlock()
 }
 
-// judge reports for each item of a kind whether it may be used. If that cannot be determined, none
-// may be used.
+// judge reports for each item of a kind whether it may be used. If this cannot be determined, no
+// item may be used.
 func (c *Catalog) judge(kind trust.Kind) []trust.Status {
 	if c.folder == "" || c.opt.Trust == nil {
 		return nil

@@ -129,7 +129,7 @@ func settled(r *recipe.Recipe, inputs json.RawMessage) (map[string]json.RawMessa
 	return out, err
 }
 
-// same reports whether a step and everything that it depends on are unchanged.
+// same reports whether a step and all its dependencies are unchanged.
 func (c *comparison) same(s *recipe.Step) bool {
 	if is, known := c.known[s.ID]; known {
 		return is
@@ -144,7 +144,7 @@ func (c *comparison) same(s *recipe.Step) bool {
 	return is
 }
 
-// alone is same without what the step depends on.
+// alone is like same, but ignores the step's dependencies.
 func (c *comparison) alone(s *recipe.Step) bool {
 	def := c.defs[s.ID]
 	if c.defsOld[s.ID] != def {

@@ -80,8 +80,8 @@ func (s *results) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// surroundings holds what a block inside a container sees of the enclosing blocks. It is nil at the
-// top level.
+// surroundings holds the results and items of the enclosing blocks that a block inside a container
+// can read. It is nil at the top level.
 type surroundings struct {
 	step func(id string) (*recipe.Result, bool)
 	vars map[string]any
@@ -101,7 +101,7 @@ func (o *surroundings) within(step func(id string) (*recipe.Result, bool), vars 
 	return in
 }
 
-// play is a recipe in a run, the run's own or one that a step calls.
+// play is the execution of a recipe in a run: the run's own recipe or one called by a step.
 type play struct {
 	*machine
 	recipe *recipe.Recipe
@@ -112,7 +112,7 @@ type play struct {
 	kept   map[*recipe.Step]*update // what another attempt of a block need not do again
 }
 
-// sees returns what a step with state s can see.
+// sees returns the scope that a step with state s can read.
 func (p *play) sees(s results, around *surroundings) *recipe.Scope {
 	sc := &recipe.Scope{Inputs: p.inputs, Step: s.find}
 	if around != nil {
@@ -169,7 +169,7 @@ func (p *play) nested(t *graph.Task, width int) *graph.RunOptions {
 	return opt
 }
 
-// ending is the recorded end of a block's graph, for another attempt of its step.
+// ending is the recorded end of a block's graph. Another attempt of the block's step reads it.
 type ending struct {
 	State   results  `json:"state"`
 	Skipped []string `json:"skipped,omitempty"` // see graph.RunOptions
@@ -177,7 +177,7 @@ type ending struct {
 }
 
 // whole runs the single block of a step within the step's own task. Another attempt repeats only
-// the failed steps and those that depend on them, or all steps if the attempt before was
+// the failed steps and those that depend on them, or all steps if the previous attempt was
 // interrupted.
 func (w *work) whole(ctx context.Context, p *play, name string, b *recipe.Block, around *surroundings, width int) (final ending, err error) {
 	if r := w.step.Retry; r == nil || r.Attempts < 2 {
@@ -210,8 +210,8 @@ func (w *work) whole(ctx context.Context, p *play, name string, b *recipe.Block,
 	})
 }
 
-// keeps returns the results of the steps that need not be repeated: they and everything they depend
-// on have succeeded.
+// keeps returns the results of the steps that need not be repeated because they and all their
+// dependencies succeeded.
 func (e *ending) keeps(b *recipe.Block) map[*recipe.Step]*update {
 	steps, again := map[string]*recipe.Step{}, map[string]bool{}
 	for _, s := range b.Steps {
@@ -239,7 +239,7 @@ func (e *ending) keeps(b *recipe.Block) map[*recipe.Step]*update {
 	return out
 }
 
-// output returns the output of a block: the declared one, or that of its last step.
+// output returns the output of a block: the declared output, or else the output of its last step.
 func (p *play) output(b *recipe.Block, s results, around *surroundings) (json.RawMessage, error) {
 	if b.Output == nil {
 		r, ok := s.find(b.Steps[len(b.Steps)-1].ID)
@@ -333,8 +333,8 @@ func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, up
 	return n
 }
 
-// reads returns the steps whose results a step sees. If there are none it returns an empty slice,
-// since nil would mean all.
+// reads returns the steps whose results a step sees. If no step remains, it returns an empty slice,
+// because nil would mean all steps.
 func reads(s *recipe.Step) []string { return append([]string{}, s.Reads...) }
 
 // draw compiles the recipe once. It computes the shapes of all nested blocks, the innermost first.
@@ -394,7 +394,7 @@ func (m *machine) look(r *recipe.Recipe) (graph.Reading, error) {
 	return (&play{machine: m, recipe: r}).flow(r.Name, &r.Block, nil)
 }
 
-// timeoutError reports that an attempt took too long.
+// timeoutError reports that an attempt exceeded its timeout.
 type timeoutError struct{ after time.Duration }
 
 const timeoutText = "it did not end within "

@@ -48,7 +48,7 @@ func (b *Bundle) find(name string) *recipe.Recipe {
 
 func (b *Bundle) all() []*recipe.Recipe { return append([]*recipe.Recipe{b.Main}, b.Uses...) }
 
-// A Setting is where a run works and what it may do there. The run stores it. For an imported run
+// A Setting holds the folder of a run and its permissions. The run stores it. For an imported run
 // only the Parts of the stored setting are used, for comparison.
 type Setting struct {
 	Dir   string   `json:"dir,omitempty"`    // the folder to work in, absolute
@@ -102,8 +102,8 @@ type Crew struct {
 	// several goroutines.
 	Agent func(name, model string) (*agent.Agent, error)
 	Tools *tool.Set // for tool steps, whose Guard decides on calls; nil for none
-	// Unknown returns the error for an unknown tool, with what to do about it. If nil, the error
-	// only says that there is none.
+	// Unknown returns the error for an unknown tool, with a remedy. If nil, the error only states
+	// that the tool is unknown.
 	Unknown func(name string) string
 	Parts   map[string]string // see Setting, as they are now
 	Close   func() error      // ends what was started; nil for nothing
@@ -116,13 +116,13 @@ type Options struct {
 	Concurrency int
 	// Lazy compiles a recipe when it is first drawn or run, so that New returns no error about its graph.
 	Lazy bool
-	// Compiled counts the recipes that were compiled; nil for nobody.
+	// Compiled, if non-nil, counts the compiled recipes.
 	Compiled *atomic.Int64
 	// Prepare checks whether a run with these needs is possible, and completes its setting. It
-	// starts nothing. If nil, the setting stays as it is.
+	// starts nothing. If nil, the setting does not change.
 	Prepare func(n *Needs, s *Setting) error
 	// Open returns the crew for a run that starts or is resumed. It is called only if the run needs
-	// anything.
+	// agents or tools.
 	Open func(ctx context.Context, n *Needs, s *Setting) (*Crew, error)
 }
 
@@ -137,8 +137,8 @@ type file struct {
 	Text string `json:"text"`
 }
 
-// New creates a workflow from a recipe. The recipes have been checked: every workflow that a step calls
-// is in the bundle, or one that the host of the run has.
+// New creates a workflow from a recipe. The recipes have been checked: every workflow called by a step
+// is in the bundle or known to the host of the run.
 func New(b *Bundle, opt *Options) (*workflow.Workflow, error) {
 	if b == nil || b.Main == nil {
 		return nil, errors.New("there is no recipe")
@@ -187,7 +187,7 @@ func (p *pinned) bundle() (*Bundle, error) {
 	return b, nil
 }
 
-// restore is Restore, but does not read again what was pinned a moment ago.
+// restore is like Restore, but reuses a definition that this process has just pinned.
 func (m *machine) restore(raw json.RawMessage) (*workflow.Workflow, error) {
 	var p pinned
 	if json.Unmarshal(raw, &p) != nil || !slices.Equal(p.Files, m.files()) {
@@ -207,7 +207,7 @@ func (m *machine) files() []file {
 	return out
 }
 
-// build creates the workflow. Kept is the setting of a run that has begun, nil for one that has not.
+// build creates the workflow. Kept is the setting of a run that has begun. For a new run it is nil.
 func build(b *Bundle, opt *Options, kept *Setting) (*workflow.Workflow, error) {
 	m := &machine{bundle: b, opt: opt, needs: b.Needs(), kept: kept, drawn: &drawn{}}
 	if !opt.Lazy {
@@ -242,7 +242,7 @@ func budget(b *recipe.Budget) *runlog.Budget {
 	return &runlog.Budget{Tokens: b.Tokens, Money: int64(b.Cost * 1e6), Turns: b.Turns, Calls: b.Calls, Agents: b.Agents, Wall: b.Time}
 }
 
-// settle puts the defaults into inputs.
+// settle adds the defaults to inputs.
 func settle(r *recipe.Recipe, inputs json.RawMessage) (json.RawMessage, error) {
 	given := map[string]json.RawMessage{}
 	if err := json.Unmarshal(inputs, &given); err != nil {
@@ -288,7 +288,7 @@ type machine struct {
 	drawn  *drawn
 }
 
-// drawn holds what a machine has compiled on demand.
+// drawn holds the graphs that a machine has compiled on demand.
 type drawn struct {
 	once   sync.Once
 	err    error
@@ -355,7 +355,7 @@ func (m *machine) run(ctx context.Context, e *workflow.Exec) (res *workflow.Resu
 	return res, nil
 }
 
-// open starts what the run works with, if it needs anything.
+// open opens the crew of the run if the run needs agents or tools.
 func (m *machine) open(ctx context.Context, e *workflow.Exec) (*Crew, error) {
 	if len(m.needs.Agents)+len(m.needs.Tools) == 0 {
 		return &Crew{}, nil

@@ -58,7 +58,7 @@ func (w *work) fails(ctx context.Context, err error) error {
 	return err
 }
 
-// maxItems bounds how many items a foreach takes.
+// maxItems is the largest number of items of a foreach.
 const maxItems = 10_000
 
 // mostBeside is the default number of items processed at once: each takes about 50 kB.
@@ -206,8 +206,8 @@ func (w *work) round(ctx context.Context, n int, attempt *int, around *surroundi
 	return r, r.Holds, err
 }
 
-// agents returns the least number of agents that a block runs, provided that nothing in it fails or
-// is skipped.
+// agents returns the smallest number of agents that a block runs if none of its steps fails or is
+// skipped.
 func agents(b *Bundle, block *recipe.Block, depth int) int {
 	n := 0
 	if depth > maxNesting {

@@ -263,7 +263,7 @@ func (w *work) host(ctx context.Context, name string, inputs json.RawMessage) (g
 	return given{output: out.Output}, err
 }
 
-// ask asks a person.
+// ask asks the user a question.
 func (w *work) ask(ctx context.Context, question string) (g given, err error) {
 	a := w.step.Ask
 	q := &runlog.Question{Key: "answer", Kind: runlog.QuestionAsk, Header: a.Header, Text: question, Options: a.Options, About: a.About, Default: a.Default}
@@ -351,8 +351,8 @@ func (w *work) pass(ctx context.Context, j *job) error {
 	}
 }
 
-// gate returns the question of a gate: a full description of what is about to happen, and a form
-// for the answer. Wrong is why the last answer was refused.
+// gate returns the question of a gate: a full description of the pending action, and a form for the
+// answer. Wrong is why the last answer was refused.
 func (w *work) gate(j *job, wrong string) (*runlog.Question, error) {
 	s := w.step
 	var b strings.Builder

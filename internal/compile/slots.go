@@ -22,8 +22,8 @@ func newSlot(width int) *semaphore.Weighted {
 	return semaphore.NewWeighted(int64(width))
 }
 
-// take waits for a place, in the order of arrival, and returns the function that frees it. Once a
-// run is told to stop, it gives out no more places.
+// take waits for a place, in the order of arrival, and returns the function that frees it. After a
+// run is told to stop, no more slots are granted.
 func (s slots) take(ctx context.Context, t *graph.Task) (leave func(), err error) {
 	leave = func() {}
 	err = t.Scope().Afresh(func() (err error) { leave, err = s.enter(ctx, t); return err })

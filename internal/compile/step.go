@@ -18,7 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 )
 
-// The events that a step emits, in the log of its task.
+// A step writes these events to the log of its task.
 const (
 	eventErrorInput = "error_input" // it runs on the results of steps that have failed; see errorInput
 	eventNotRun     = "not_run"     // it is skipped; see noteData
@@ -109,7 +109,7 @@ func (w *work) bad() []string {
 	return out
 }
 
-// skipped returns why the step does not run, "" if it does, and whether what depends on it is skipped too.
+// skipped returns why the step does not run, or "" if it runs, and whether its dependents are skipped too.
 func (w *work) skipped() (why string, skips bool, err error) {
 	for _, id := range w.step.DependsOn {
 		if r, ok := w.state.find(id); ok && r.Skips {
@@ -290,7 +290,7 @@ func object(v *recipe.Value, sc *recipe.Scope) (json.RawMessage, error) {
 func (w *work) seen() (json.RawMessage, error) { return json.Marshal(w.state) }
 
 // data converts the result of a tool into an output that fits a schema: its JSON value, or else the
-// text itself, or its lines if a list is wanted. A nil schema wants a text.
+// text itself, or its lines if a list is wanted. A nil schema means a text.
 func data(s string, wanted *jsonschema.Schema) (json.RawMessage, error) {
 	said, err := json.Marshal(s)
 	if wanted == nil || err != nil {
@@ -320,7 +320,7 @@ func data(s string, wanted *jsonschema.Schema) (json.RawMessage, error) {
 	return nil, fmt.Errorf("its output does not fit: %w", why)
 }
 
-// remains notes the paths of what was skipped inside a step.
+// remains records the paths of the steps that were skipped inside a step.
 func (w *work) remains(g *given, paths []string) {
 	if len(paths) == 0 {
 		return

@@ -76,8 +76,8 @@ func (e *RedactedError) FailureCode() string { return "redacted" }
 // mark matches the placeholder for redacted text in logs.
 var mark = regexp.MustCompile(`\[redacted(:[^\]\n]*)?\]`)
 
-// Distil creates a recipe from a run and proves it. Errors are *UnfitError, *RewrittenError,
-// *RedactedError and *ProofError, or what is wrong with the text as recipe.Problems.
+// Distil creates a recipe from a run and proves it. It returns an *UnfitError, *RewrittenError,
+// *RedactedError or *ProofError, or the mistakes in the text as recipe.Problems.
 func Distil(ctx context.Context, rec *Recording, opt *Options) (*Made, error) {
 	o := Options{}
 	if opt != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// modeline tells editors which schema the file fits.
+// modeline names the file's schema for editors.
 const modeline = "# yaml-language-server: $schema=../schema/workflow.json\n"
 
 // yaml returns the text of the recipe.

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// said holds words and what is known about them, to tell whether one text was derived from another.
+// said holds words and their origins, to decide whether one text was derived from another.
 type said struct {
 	list  []token
 	stems map[string]bool
@@ -52,8 +52,8 @@ func hearing(known []*said) func(*token) bool {
 	}
 }
 
-// shares returns the words that a text shares with an output but not with the known words, those
-// among them that are too rare to be chance, and the number of unknown words in the text.
+// shares returns the words that a text shares with an output but not with the known words, the
+// subset of these words that is too rare to be chance, and the number of unknown words in the text.
 func (w *said) shares(output *said, heard func(*token) bool) (shared, names []string, own int) {
 	seen := map[string]bool{}
 	for i := range w.list {
@@ -73,8 +73,8 @@ func (w *said) shares(output *said, heard func(*token) bool) (shared, names []st
 	return shared, names, len(seen)
 }
 
-// common returns the first run of words that both texts have, unless all of these words are known
-// from elsewhere.
+// common returns the first sequence of words found in both texts, unless all of these words are
+// known from elsewhere.
 func common(a, b []token, heard func(*token) bool) string {
 	at := map[string][]int{}
 	for i := range b {

@@ -91,7 +91,7 @@ func (f *fold) sources(i int) []*source {
 }
 
 // next finds, for each item, a unit after the ones found so far, all of the same agent or tool and
-// with the same template. It returns nil if there are none.
+// with the same template. If it finds none, it returns nil.
 func (f *fold) next(p *plan, used map[*unit]bool) []*unit {
 	type shape struct {
 		name string
@@ -147,8 +147,8 @@ func (f *fold) next(p *plan, used map[*unit]bool) []*unit {
 	return nil
 }
 
-// listed finds lists in the user's prompt: they are the parts in which otherwise equal prompts of
-// agents differ.
+// listed finds lists in the user's prompt. Their items are the parts in which otherwise equal
+// prompts of agents differ.
 func (p *plan) listed(used map[*unit]bool) []*fold {
 	groups := map[string][]*unit{}
 	var order []string
@@ -216,8 +216,8 @@ func differ(texts []string) []string {
 			return nil
 		}
 		item := strings.TrimSpace(t[head : len(t)-tail])
-		// An item that occurs twice in a text makes it differ in several places: the first is taken
-		// as the item.
+		// An item that occurs twice in a text makes it differ in several places: the first
+		// difference counts as the item.
 		if i := strings.IndexAny(item, ".;:\n"); i > 0 && strings.Count(t, item[:i]) > 1 {
 			item = item[:i]
 		}
@@ -253,7 +253,7 @@ func enumerated(text string, items []string) (string, bool) {
 	return text[start:at], true
 }
 
-// fold replaces units by the foreach that stands for them.
+// fold replaces units with the foreach that represents them.
 func (p *plan) fold(f *fold) {
 	s := &step{rows: f.rows, items: len(f.list), unit: f.rows[0][0]}
 	for k := range f.rows[0] {

@@ -45,7 +45,7 @@ func (p *plan) examine() {
 	}
 }
 
-// programmed reports whether a text contains something that a function of a program has computed.
+// programmed reports whether a text contains a value that a Go function has computed.
 func (p *plan) programmed(s *step, own string, text *said, known []*said) {
 	for _, u := range p.rec.units {
 		if u.kind != funcUnit || u.ended >= s.asked() {
@@ -79,7 +79,7 @@ func (p *plan) loosen(s *step, from []*step) {
 	s.text = p.promptOf(from, "What came of it so far:", part)
 }
 
-// prune cuts the steps that nothing needs.
+// prune removes the unneeded steps.
 func (p *plan) prune() {
 	needed := map[*step]bool{}
 	var need func(s *step)
@@ -184,7 +184,7 @@ func (p *plan) idOf(s *step) string {
 }
 
 // Slug creates a name from a text: lower-case letters, digits and single hyphens, up to a maximum
-// length. It is empty if the text has none of these.
+// length. If the text has none of these, it is empty.
 func Slug(text string, most int) string {
 	var b strings.Builder
 	gap := false

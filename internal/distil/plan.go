@@ -222,8 +222,8 @@ func (p *plan) add(u *unit, folds []*fold) {
 	p.steps = append(p.steps, &step{unit: u, schema: u.schema})
 }
 
-// order makes each step wait for earlier steps that changed something: it may have seen the change,
-// although no text shows that. In a run of a recipe, the recipe itself declares the order.
+// order makes each step wait for earlier steps that changed something: the step may depend on the
+// change, although no text shows it. In a run of a recipe, the recipe itself declares the order.
 func (p *plan) order() {
 	known := p.rec.recipeSteps()
 	for i, s := range p.steps {
@@ -249,7 +249,7 @@ func repeated(a, b *unit) bool {
 	return a.kind == b.kind && a.name == b.name && a.prompt == b.prompt && string(a.args) == string(b.args)
 }
 
-// what describes a unit.
+// what returns a description of a unit.
 func what(u *unit) string {
 	switch u.kind {
 	case toolUnit:
@@ -374,7 +374,7 @@ func (p *plan) concluding() []*step {
 	return (&step{args: p.result}).uses()
 }
 
-// mostWords is how many additional words an output may have, such as a heading.
+// mostWords is the largest number of additional words in an output, such as a heading.
 const mostWords = 12
 
 // spoken reports whether an answer consists of the results of steps, with little else.
@@ -412,7 +412,7 @@ func (p *plan) asked(u *unit) *said {
 	return w
 }
 
-// synthesize adds a step for the last answer of the lead, from the results it had.
+// synthesize adds a step for the last answer of the lead, based on the results available to it.
 func (p *plan) synthesize(text string, t *tmpl) {
 	s := &step{final: true, unit: &unit{
 		kind: agentUnit, name: cmp.Or(p.opt.Synthesizer, "synthesizer"), said: text, value: quoted(text), label: "answer", path: "the answer",
@@ -458,7 +458,7 @@ func (p *plan) again(s *step) bool {
 	})
 }
 
-// units returns the units that a step stands for.
+// units returns the units that a step represents.
 func (s *step) units() []*unit {
 	if s.rows == nil {
 		return []*unit{s.unit}

@@ -71,7 +71,7 @@ type recorded struct {
 	used  bool
 }
 
-// proof is a crew that knows a recording and nothing else.
+// proof is a crew that answers only from a recording.
 type proof struct {
 	inputs json.RawMessage
 	want   json.RawMessage
@@ -177,7 +177,7 @@ func agree(a, b string) int {
 // run runs the text of a recipe, and returns the parsed recipe if it is proven.
 func (q *proof) run(ctx context.Context, text []byte) (*recipe.Recipe, error) {
 	r, problems := recipe.Parse("recipe", text)
-	// Texts and lists that agents wrote may cause warnings; anything without effect was not in the
+	// Texts and lists written by agents may cause warnings. Settings without effect were not in the
 	// run.
 	if slices.ContainsFunc(problems, func(p *recipe.Problem) bool { return !p.Warning || p.Code == "unused" }) {
 		return nil, problems

@@ -55,7 +55,7 @@ const (
 	funcUnit // a function of a program, which no recipe can call
 )
 
-// unit is a piece of work of the run: what may become a step.
+// unit is a part of the run that may become a step.
 type unit struct {
 	kind    unitKind
 	name    string // of the agent, the tool or the workflow
@@ -357,8 +357,8 @@ func textOf(value json.RawMessage) string {
 	return string(compact(v))
 }
 
-// readGraph reads a run of a graph or of a recipe: the work of its tasks. Work that agents
-// delegated counts as their own.
+// readGraph reads the tasks of a run of a graph or of a recipe. Work delegated by an agent counts
+// as its own.
 func (r *Recording) readGraph() error {
 	agents := map[string][]string{} // the prefixes of the keys of the agents at a path
 	for _, e := range r.order {

@@ -14,8 +14,8 @@ const maxSlots = 4
 
 var inQuotes = regexp.MustCompile("\"([^\"\n]{2,200})\"|“([^”\n]{2,200})”|«([^»\n]{2,200})»|‘([^’\n]{2,200})’|`([^`\n]{2,200})`")
 
-// findSlots finds the slots of a prompt in the texts of steps: what is in quotes, paths and addresses,
-// and the longest phrases that several of the texts have.
+// findSlots finds the slots of a prompt in the texts of steps: quoted texts, paths and addresses, and
+// the longest phrases shared by several texts.
 func findSlots(prompt string, texts []string) []slot {
 	f := &slotFinder{prompt: prompt, texts: texts}
 	for _, m := range inQuotes.FindAllStringSubmatchIndex(prompt, -1) {
@@ -90,7 +90,7 @@ func special(w string) string {
 // leadsTo lists the words that precede a topic, such as "about".
 var leadsTo = []string{"about", "on", "of", "for", "in", "into", "regarding", "with", "topic", "is"}
 
-// phrase reports whether n words of a prompt may be what it is about.
+// phrase reports whether n words of a prompt may be its topic.
 func phrase(prompt string, words []token, i, n int) bool {
 	first, last := &words[i], &words[i+n-1]
 	switch {

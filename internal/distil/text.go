@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// A source is a text that may recur in a later one, and the reference that then stands for it.
+// A source is a text that may recur in a later text, and the reference that replaces it there.
 type source struct {
 	text  string
 	step  *step  // whose output it is, nil for others
@@ -205,7 +205,7 @@ func outputs(value json.RawMessage, at uint64, make func(sub string) *source) []
 	return out
 }
 
-// decoded returns a JSON value with its numbers as they are written.
+// decoded decodes a JSON value and keeps the spelling of its numbers.
 func decoded(raw json.RawMessage) any {
 	d := json.NewDecoder(strings.NewReader(string(orNull(raw))))
 	d.UseNumber()
@@ -293,7 +293,7 @@ func newToken(word string, at int) token {
 	return t
 }
 
-// ordinary lists the words that do not tell what a text is about.
+// ordinary lists common words that do not identify the topic of a text.
 var ordinary = func() map[string]bool {
 	m := map[string]bool{}
 	for _, w := range strings.Fields(ordinaryWords) {

@@ -56,7 +56,7 @@ type builder struct {
 
 const mostOut = 10_000 // names of excluded files that are kept
 
-// A file is a file to index, as it was found or as it was when it was indexed.
+// A file is a file to index, in its found or in its indexed state.
 type file struct {
 	id    int64
 	path  string // relative, with slashes
@@ -187,7 +187,7 @@ func (b *builder) publish(prepare func(*os.File) error, change func(*sqlite.Conn
 	if err := seal(tmp); err != nil {
 		return nil, fmt.Errorf("write index cache %s: %w", name, err)
 	}
-	// The file is opened before it is renamed, so that this process searches what it built even if
+	// The file is opened before it is renamed, so that this process searches its own index even if
 	// another process replaces the file at once.
 	if conns, err = openAll(name); err != nil {
 		return nil, err
@@ -412,7 +412,7 @@ func seal(f *os.File) error {
 	return f.Sync()
 }
 
-// intact reports whether the cache file exists and is as it was published.
+// intact reports whether the cache file exists and is unchanged since it was published.
 func intact(name string) bool {
 	f, err := os.Open(name)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// The sizes of passages and of what is stored as one row of the index.
+// These are the sizes of passages and of the rows of the index.
 const (
 	maxLines   = 15   // of a passage
 	maxBytes   = 1600 // of one of several lines

@@ -128,7 +128,7 @@ func unpacked(name string, raw []byte) ([]byte, error) {
 
 func packed(name string) bool { return strings.HasSuffix(name, ".gz") }
 
-// A line is one of a file, cleaned.
+// A line is a cleaned line of a file.
 type line struct {
 	text  []byte
 	head  []byte // text of a heading in it
@@ -153,11 +153,11 @@ func linesOf(k kind, raw []byte, lines []line) []line {
 	return lines
 }
 
-// inlineTags are those of HTML that begin no block of text.
+// inlineTags are the HTML tags that do not begin a block of text.
 const inlineTags = ` a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark nobr q rp rt ruby s samp small span
 	strike strong sub sup time tt u var wbr `
 
-// cleanHTML cuts HTML into lines of what a reader sees.
+// cleanHTML converts HTML to lines of visible text.
 func cleanHTML(raw []byte) []line {
 	z := html.NewTokenizer(bytes.NewReader(raw))
 	z.SetMaxBuf(0)

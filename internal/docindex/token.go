@@ -233,7 +233,7 @@ var asciiWord = func() (t [utf8.RuneSelf]bool) {
 	return t
 }()
 
-// Words returns the words of a text that say what it is about, stemmed, each once.
+// Words returns the stemmed content words of a text, each once.
 func Words(text string) []string {
 	tok := newTokenizer()
 	plain := termSet(tok, words.Plain+" "+frameWords)

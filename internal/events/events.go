@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Version is that of the events. Within it fields and types may be added, none changes.
+// Version is the version of the events. Within it fields and types may be added, none changes.
 const Version = 2
 
 //go:embed schema.json
@@ -103,7 +103,7 @@ func attribute(e *Event, t *transcript.Task) {
 	}
 }
 
-// data is that of a record, as far as it can be read.
+// data is the readable part of a record's data.
 func data[T any](rec *runlog.Record) (d T) {
 	_ = json.Unmarshal(rec.Data, &d)
 	return d

@@ -53,7 +53,7 @@ func (v *Stream) translate(rec *runlog.Record, t *transcript.Run) []*Event {
 	return out
 }
 
-// taskOf is the task that a record is of, nil for one of the run.
+// taskOf returns the task of a record. For a record of the run it returns nil.
 func taskOf(rec *runlog.Record, t *transcript.Run) *transcript.Task {
 	if rec.Path == "" {
 		return nil
@@ -370,7 +370,7 @@ type delta struct {
 	Text string `json:"text"`
 }
 
-// told is what a task wants known.
+// told is a notice from a task.
 func (v *Stream) told(rec *runlog.Record, t *transcript.Task) []*Event {
 	d := data[runlog.Event](rec)
 	var of struct {
@@ -407,7 +407,7 @@ func (v *Stream) told(rec *runlog.Record, t *transcript.Task) []*Event {
 	return out
 }
 
-// totalCost returns what a task and all tasks in it have cost so far, nil if that is not known.
+// totalCost returns the cost so far of a task and all tasks in it, or nil if it is unknown.
 func totalCost(t *transcript.Task) *transcript.Cost {
 	c, _ := t.Total()
 	return c

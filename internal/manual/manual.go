@@ -58,7 +58,7 @@ func page(c *cobra.Command, source, options string) string {
 	return b.String()
 }
 
-// roff writes text such that nothing in it is a request.
+// roff escapes a text so that troff does not read any part of it as a request.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	lines := strings.Split(s, "\n")

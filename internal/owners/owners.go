@@ -18,8 +18,8 @@ import (
 
 // Owners names which holders of runs are alive. Each store that holds runs keeps an exclusive lock
 // on a file of its own in Dir, and the operating system drops the lock when the process ends,
-// however it ends. So a file that can be locked, or is not there, belongs to nobody. Names are
-// random and never reused, so it is safe to remove the file of a dead owner. Only an owner that has
+// however it ends. So if a file is missing or can be locked, its owner is dead. Names are random
+// and never reused, so it is safe to remove the file of a dead owner. Only an owner that has
 // created its file but not locked it yet could be affected, and it checks afterwards whether the
 // file still exists.
 type Owners struct {

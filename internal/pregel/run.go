@@ -14,11 +14,11 @@ import (
 // return soon after ctx is done. A panic in it is a failed task.
 type Exec[S, U, M any] func(ctx context.Context, t *Task[M], state S) Result[U, M]
 
-// A Recorder makes results durable. Record is called from one goroutine at a time, with the tasks
-// that have ended since the last call, in path order, and whether they closed their superstep; the
-// machine has applied all of that by then. Once Record has returned nil, the tasks are part of the
-// run; nothing that depends on them starts before. After an error the run stops and the machine
-// must be discarded.
+// A Recorder makes results durable. Record is called from one goroutine at a time. It receives the
+// tasks that have ended since the last call, in path order, and whether they closed their
+// superstep. The machine has already applied their results. Once Record has returned nil, the tasks
+// are part of the run; no task that depends on them starts earlier. After an error the run stops
+// and the machine must be discarded.
 type Recorder[S, U, M any] interface {
 	Record(ctx context.Context, m *Machine[S, U, M], ended []Ended[U, M], commit bool) error
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-// What a table may have at most.
+// These are the limits of a table.
 const (
 	maxSize     = 1 << 20 // bytes
 	maxModels   = 5000

@@ -40,14 +40,14 @@ func Command(ctx context.Context, env []string, name string, args ...string) *ex
 // Command.
 func Mark() string { return mark + "=" + rand.Text() }
 
-// Terminate tells the group of a process to end.
+// Terminate asks the process group to exit.
 func Terminate(p *os.Process) { _ = terminate(p) } // it may have ended
 
 // Kill kills the group of a process.
 func Kill(p *os.Process) { kill(p) }
 
-// Sweep kills what is left of a command that was started: its group and, on
-// Linux, the processes that carry the mark in its environment. It returns once they are dead, or after a moment.
+// Sweep kills the remaining processes of a command: its group and, on Linux, the processes that carry the mark
+// in its environment. It returns once they are dead, or after a moment.
 func Sweep(p *os.Process, env []string) {
 	if p == nil {
 		return
@@ -121,7 +121,7 @@ func Look(environ []string, name string) (string, error) {
 	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }
 
-// A Tail keeps the end of what is written to it. Several goroutines may write at once.
+// A Tail keeps the end of the text written to it. Several goroutines may write at once.
 type Tail struct {
 	Limit int // bytes that are kept for sure
 
@@ -141,7 +141,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Text returns the end of it, of at most so many bytes, with "…" in place of what is left out.
+// Text returns the end of it, of at most so many bytes, with "…" in place of omitted text.
 func (t *Tail) Text(most int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

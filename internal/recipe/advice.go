@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// advise warns of what is allowed and hardly meant: characters that cannot be seen, inputs that nothing refers to, steps
-// that cannot matter and texts where a list is due.
+// advise warns of constructs that are allowed but probably mistakes: invisible characters, unused inputs, steps without
+// effect, and texts in place of lists.
 func (p *reading) advise(root *yaml.Node, r *Recipe, top *block) {
 	p.hidden(root)
 	if p.problems.Err() != nil { // some references may not have been understood
@@ -55,7 +55,7 @@ func never(c *Condition) bool {
 	return ok && !b.Value
 }
 
-// overText warns of a foreach that goes through a text.
+// overText warns of a foreach over a text.
 func (p *reading) overText(s *step, r *Recipe, steps map[string]*step) {
 	if s.Foreach.In == nil || s.Foreach.In.node.text == nil {
 		return

@@ -99,7 +99,7 @@ func (a *Ask) Schema() *jsonschema.Schema {
 	return one
 }
 
-// badAnswer returns why a default is no answer to a question, "" if it is one.
+// badAnswer returns why a default is not a valid answer to a question, or "" if it is valid.
 func badAnswer(a *Ask, n *yaml.Node) string {
 	what := "form"
 	switch {

@@ -29,7 +29,7 @@ const (
 	maxConditions = 256 << 10 // bytes of all in a recipe
 )
 
-// A Condition is an expression: one that yields true or false, or the value expression of a step.
+// A Condition is an expression: a boolean condition, or the value expression of a step.
 type Condition struct {
 	text     string
 	node     ast.Node
@@ -37,13 +37,13 @@ type Condition struct {
 	patterns map[*ast.BinaryNode]*pattern // of `matches`
 }
 
-// A pattern is a regular expression and what it costs.
+// A pattern is a regular expression and its cost.
 type pattern struct {
 	re   *regexp.Regexp
 	size int
 }
 
-// String returns the condition as it was written.
+// String returns the source text of the condition.
 func (c *Condition) String() string { return c.text }
 
 // Refs returns the references in the condition, in their order and with duplicates.
@@ -82,7 +82,7 @@ func (p *reading) condition(n *yaml.Node, what string, at *[]site) *Condition {
 	return p.expr(n, what, at, true)
 }
 
-// expression reads an expression that may give anything.
+// expression parses an expression of any type.
 func (p *reading) expression(n *yaml.Node, what string, at *[]site) *Condition {
 	if c := p.expr(n, what, at, false); c != nil {
 		return c
@@ -135,8 +135,8 @@ func (p *reading) commented(n *yaml.Node) bool {
 	return end > 0 && rest[end] == '#'
 }
 
-// parseExpr reads an expression, which is to give true or false if it is a condition. What its references lead to is
-// checked later.
+// parseExpr parses an expression. A condition must yield true or false. The targets of its references are checked
+// later.
 func parseExpr(text string, truth bool) (*Condition, []fault) {
 	c := &Condition{text: text, patterns: map[*ast.BinaryNode]*pattern{}}
 	whole := fault{0, len(text), codeCondition, ""}
@@ -209,7 +209,7 @@ func runeOffsets(text string) []int {
 	return append(offsets, len(text))
 }
 
-// exprFault returns what the parser of expressions found.
+// exprFault converts an error of the expression parser to a fault.
 func exprFault(text string, offsets []int, err error) fault {
 	f := fault{0, len(text), codeCondition, oneLine(err.Error(), 300)}
 	var at *file.Error
@@ -241,10 +241,11 @@ func exprFault(text string, offsets []int, err error) fault {
 	return f
 }
 
-// hyphened finds names with hyphens behind a dot, which an expression reads as minus.
+// hyphened finds names with hyphens after a dot, where an expression reads the hyphen as minus.
 var hyphened = regexp.MustCompile(`\b(steps|inputs)\s*\.\s*([A-Za-z0-9_]+(?:-[A-Za-z0-9_]+)+)`)
 
-// hyphen returns how to write the first name with a hyphen in a text, "" if there is none.
+// hyphen returns the correct spelling of the first name with a hyphen in a text, or "" if no name
+// has a hyphen.
 func hyphen(text string) string {
 	m := hyphened.FindStringSubmatch(text)
 	if m == nil {
@@ -448,7 +449,7 @@ func constant(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// ref keeps a reference. The parts are in reverse; an empty one stands for what is only known later.
+// ref records a reference. The parts are in reverse order. An empty part is known only at run time.
 func (r *refReader) ref(root *ast.IdentifierNode, parts []string, to int) {
 	slices.Reverse(parts)
 	from := root.Location().From

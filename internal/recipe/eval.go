@@ -57,7 +57,7 @@ func Decode(raw json.RawMessage) (any, error) {
 	return numbers(v)
 }
 
-// decode reads a JSON value with its numbers as they are written.
+// decode decodes a JSON value and keeps the spelling of its numbers.
 func decode(raw json.RawMessage) (any, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, nil
@@ -74,7 +74,7 @@ func decode(raw json.RawMessage) (any, error) {
 	return v, nil
 }
 
-// numbers makes numbers of the texts that decode left, in place.
+// numbers converts the number texts left by decode to numbers, in place.
 func numbers(v any) (any, error) {
 	var err error
 	switch x := v.(type) {
@@ -199,7 +199,7 @@ func (s *Scope) step(r Ref, path []string, typed bool) (any, error) {
 	return fail("%v", err)
 }
 
-// descend follows a path into a value. Below null there is null.
+// descend follows a path into a value. A path below null yields null.
 func descend(v any, path []string, at string) (any, error) {
 	for _, key := range path {
 		switch x := v.(type) {

@@ -47,7 +47,7 @@ func (p *reading) wholeIn(n *yaml.Node, what string, low, high int64) int64 {
 	return 0
 }
 
-// maxWhole is the largest number that JSON carries unharmed everywhere.
+// maxWhole is the largest integer that every JSON implementation represents exactly.
 const maxWhole = 1<<53 - 1
 
 // wholeNumber returns the digits of a whole number, also of one written as 3.0.
@@ -154,7 +154,7 @@ func (p *reading) duration(n *yaml.Node, what string) time.Duration {
 // json returns a value as JSON.
 func (p *reading) json(n *yaml.Node) json.RawMessage { return compact(p.plain(n)) }
 
-// plain returns a value as what encodes as JSON. What is not clear is reported.
+// plain converts a YAML value to a value that can be encoded as JSON. It reports ambiguous values.
 func (p *reading) plain(n *yaml.Node) any {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -184,7 +184,7 @@ func (p *reading) plain(n *yaml.Node) any {
 	return nil
 }
 
-// oddScalar reports a scalar that others read as something else.
+// oddScalar reports a scalar that other YAML parsers interpret differently.
 func (p *reading) oddScalar(n *yaml.Node, s scalar) {
 	if s.kind == isText {
 		p.mark(n, codeAmbiguous, "%s %s; quote it, or write true or false", name(n.Value), s.odd)

@@ -74,7 +74,7 @@ const (
 	noted      = "; say it in a comment: # …"
 )
 
-// A fieldMap is a map of known fields as it is read.
+// A fieldMap is a map of known fields during parsing.
 type fieldMap struct {
 	node   *yaml.Node
 	what   string
@@ -83,7 +83,7 @@ type fieldMap struct {
 	has    map[string]bool       // all keys, once they were asked for
 }
 
-// unknown reports a key that is no field, and what was probably meant. If the guess is certain and
+// unknown reports an unknown key, and suggests the most likely field. If the guess is certain and
 // that field is missing, the value is read as the field's, so that the mistake does not cause
 // further errors.
 func (p *reading) unknown(m *fieldMap, k, v *yaml.Node) {
@@ -130,7 +130,7 @@ func cutOff(n, v *yaml.Node) bool {
 	return v.Kind == yaml.ScalarNode && v.Value == "" && v.Style == 0 && n.Style&yaml.FlowStyle != 0
 }
 
-// meant returns the field that a word from elsewhere stands for, nil if there is none.
+// meant returns the field that corresponds to a word of another format, or nil if none does.
 func (m *fieldMap) meant(word string) *field {
 	all := elsewhere[word]
 	if len(all) == 0 {

@@ -63,8 +63,8 @@ func (e *evaluation) call(n *ast.BuiltinNode) any {
 	return e.convert(n.Name, arg(0))
 }
 
-// concat concatenates lists. If deep is set it also flattens nested lists, and keeps other elements
-// as they are.
+// concat concatenates lists. If deep is set, it also flattens nested lists. Other elements do not
+// change.
 func (e *evaluation) concat(lists []any, deep bool) []any {
 	out := []any{}
 	for _, l := range lists {
@@ -237,8 +237,8 @@ func (e *evaluation) join(args []any, word func(int) string) any {
 	return b.String()
 }
 
-// extreme returns the least or the greatest number, including numbers in lists, or null if there
-// are none.
+// extreme returns the least or the greatest number, including numbers in lists, or null without
+// numbers.
 func (e *evaluation) extreme(fn string, args []any) any {
 	var best any
 	for _, a := range args {
@@ -315,7 +315,7 @@ func (e *evaluation) each(n *ast.BuiltinNode) any {
 	return kept
 }
 
-// keep appends to a list, and counts its memory again whenever it grows.
+// keep appends to a list, and counts the list's memory again whenever the list grows.
 func (e *evaluation) keep(list []any, v any) []any {
 	if len(list) == cap(list) {
 		e.make(16 * max(4, 2*len(list)))

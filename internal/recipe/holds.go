@@ -9,9 +9,9 @@ import (
 	"github.com/expr-lang/expr/vm/runtime"
 )
 
-// The bounds of one evaluation. The library's virtual machine limits the size of lists, but neither
-// time nor texts. So conditions are evaluated here, on the tree that the library has parsed and
-// checked.
+// The bounds of one evaluation. The library's virtual machine limits the size of lists, but limits
+// neither the time nor the size of texts. So conditions are evaluated here, on the tree that the
+// library has parsed and checked.
 const (
 	maxWork = 2_000_000 // nodes evaluated, items looked at, and 32 bytes of texts read
 	maxMade = 16 << 20  // bytes of texts and lists made
@@ -31,7 +31,7 @@ func (c *Condition) Holds(s *Scope) (holds bool, err error) {
 	return holds, err
 }
 
-// Value evaluates the expression. It is bounded in time and memory. What it returns shares memory with the scope.
+// Value evaluates the expression. It is bounded in time and memory. The result shares memory with the scope.
 func (c *Condition) Value(s *Scope) (v any, err error) {
 	if c.node == nil {
 		return nil, &LookupError{Text: "the expression is not valid"}
@@ -60,7 +60,7 @@ func explain(r any) string {
 	return text
 }
 
-// An evaluation is one evaluation of a condition. It panics with what is wrong; Holds catches it.
+// An evaluation is one evaluation of a condition. It panics with an error, which Holds recovers.
 type evaluation struct {
 	condition *Condition
 	scope     *Scope

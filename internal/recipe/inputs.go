@@ -129,7 +129,7 @@ func oneOf(v json.RawMessage, all []json.RawMessage) bool {
 	return false
 }
 
-// typed reads a value of a type, nil if it is not of it.
+// typed parses a value of a type. If the value does not have this type, it returns nil.
 func (p *reading) typed(n *yaml.Node, what, t string, said bool) json.RawMessage {
 	if n.Kind == yaml.AliasNode {
 		return nil
@@ -157,7 +157,7 @@ func (p *reading) typed(n *yaml.Node, what, t string, said bool) json.RawMessage
 	return nil
 }
 
-// typeWords returns what a value of a type is called.
+// typeWords returns the words for a value of a type in messages.
 func typeWords(t string) string {
 	switch t {
 	case "integer":

@@ -23,8 +23,8 @@ func (j *Judgement) String() string {
 
 // Quoting describes a model that only searches documents and quotes them.
 type Quoting struct {
-	// Tools returns the tools of an agent, or nil for all tools. The second result is false if
-	// there is no such agent.
+	// Tools returns the tools of an agent, or nil for all tools. If the agent does not exist, the
+	// second result is false.
 	Tools func(agent string) ([]string, bool)
 	// Fits returns why quotes cannot satisfy a schema, or "" if they can.
 	Fits func(*jsonschema.Schema) (why string)
@@ -67,13 +67,13 @@ func (j *judging) answered(s *Step) bool {
 	return s.Agent != nil || s.Value != nil && slices.ContainsFunc(s.Value.Refs(), j.answer)
 }
 
-// answer reports whether a reference is to an agent's answer, and not to the status of its step.
+// answer reports whether a reference is to an agent's answer rather than to the status of its step.
 func (j *judging) answer(ref Ref) bool {
 	path := ref.Path()
 	return j.answers[path[0]] || j.answers["steps."+ref.Step()] && (len(path) < 3 || path[2] == "output")
 }
 
-// why returns why a step needs a language model, "" if it does not.
+// why returns why a step needs a language model, or "" if it does not need one.
 func (j *judging) why(s *Step) string {
 	for _, c := range []*Condition{s.When, s.until()} {
 		if c != nil && slices.ContainsFunc(c.Refs(), j.answer) {
@@ -93,7 +93,8 @@ func (s *Step) until() *Condition {
 	return s.Loop.Until
 }
 
-// agent returns why the agent of a step needs a language model, "" if it only has to quote.
+// agent returns why the agent of a step needs a language model, or "" if the agent only has to
+// quote.
 func (j *judging) agent(s *Step) string {
 	if s.Output != nil {
 		if why := j.Fits(s.Output); why != "" {

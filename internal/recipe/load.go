@@ -135,8 +135,8 @@ func (s *source) end() Pos {
 	return Pos{n, max(1, utf8.RuneCount(text[min(s.lines[n-1], len(text)):]))}
 }
 
-// tree reports what is forbidden anywhere in a recipe: anchors, aliases, tags, duplicate keys, keys
-// that are not text, and values that are nested too deeply.
+// tree reports constructs that are forbidden everywhere in a recipe: anchors, aliases, tags,
+// duplicate keys, keys that are not text, and values that are nested too deeply.
 func (p *reading) tree(n *yaml.Node, depth int) {
 	if depth > maxDepth {
 		p.add(posOf(n), codeDepth, "lists and maps more than %d deep in each other", maxDepth)

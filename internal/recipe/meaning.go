@@ -104,7 +104,8 @@ func (m *meaning) as(s *step, sc scope) {
 	}
 }
 
-// edges finds the steps that a step depends on: those it names or, without depends_on, those that it refers to.
+// edges finds the steps that a step depends on: the steps in depends_on or, without it, the steps that it
+// refers to.
 func (m *meaning) edges(s *step) {
 	if s.free {
 		s.refers = map[*step]site{}
@@ -286,8 +287,8 @@ func closeOver(order [][]*step, n int) {
 	}
 }
 
-// sites checks the references of texts. The step is the one they belong to, or nil for the output
-// of a block, which sees all steps of the block.
+// sites checks the references of texts. The step owns the references. For the output of a block it
+// is nil, and the references may name all steps of the block.
 func (m *meaning) sites(sites []site, b *block, s *step, sc scope) {
 	for _, at := range sites {
 		for _, ref := range at.refs {
@@ -323,7 +324,7 @@ func (m *meaning) ref(at site, ref placedRef, b *block, s *step, sc scope) {
 	}
 }
 
-// show returns a reference as it is written in its text.
+// show returns a reference in the spelling of its text.
 func (at site) show(ref placedRef) string {
 	if at.condition {
 		return name(ref.path)
@@ -421,7 +422,7 @@ func (m *meaning) seen(b *block, s *step) []string {
 	return ids
 }
 
-// settle fills in what a step reads, in the order of the file.
+// settle fills in the steps that a step reads, in the order of the file.
 func (s *step) settle() {
 	reads := s.reads
 	if reads == nil {

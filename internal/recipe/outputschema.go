@@ -12,7 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/strict"
 )
 
-// outputSchema reads the schema of a step's output. It is complete and refers to nothing outside.
+// outputSchema reads the schema of a step's output. It is complete and has no external references.
 func (p *reading) outputSchema(n *yaml.Node) *jsonschema.Schema {
 	if n.Kind != yaml.MappingNode {
 		p.wrongType(n, "`output` of a step", "a map, a JSON Schema")
@@ -46,7 +46,7 @@ func (p *reading) outputSchema(n *yaml.Node) *jsonschema.Schema {
 }
 
 // unknownType returns a type that JSON Schema does not have, or "". The library would accept such a
-// type, and then no value would ever fit.
+// type, but no value would ever satisfy it.
 func unknownType(s *jsonschema.Schema, depth int) string {
 	if s == nil || depth > 2*maxDepth {
 		return ""

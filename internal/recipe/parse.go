@@ -29,7 +29,7 @@ func CheckText(file string, text []byte, w *World) Problems {
 	return Check(r, w)
 }
 
-// read returns as much of a recipe as there is.
+// read returns the readable part of a recipe.
 func read(file string, text []byte) (*Recipe, Problems) {
 	p := &reading{file: file, src: newSource(text), hints: hintBudget}
 	r := &Recipe{File: file, Source: text, Concurrency: DefaultConcurrency}
@@ -60,7 +60,7 @@ type reading struct {
 
 func (p *reading) full() bool { return len(p.problems) > maxProblems }
 
-// report keeps a problem, unless there are too many.
+// report records a problem, unless the limit is reached.
 func (p *reading) report(problem *Problem) {
 	problem.File, problem.Text = p.file, oneLine(problem.Text, 4000)
 	switch {
@@ -87,7 +87,7 @@ func (p *reading) mark(n *yaml.Node, code, format string, args ...any) {
 	p.report(&Problem{Pos: posOf(n), End: endOf(n), Code: code, Text: fmt.Sprintf(format, args...)})
 }
 
-// warn reports what is odd with a scalar.
+// warn adds a warning about a scalar.
 func (p *reading) warn(n *yaml.Node, code, format string, args ...any) {
 	if p.full() {
 		return
@@ -124,8 +124,8 @@ func (p *reading) within(n *yaml.Node, from, to int, code, format string, args .
 	p.report(problem)
 }
 
-// hint returns the end of a sentence with what was probably meant, or with what exists. It is
-// shorter if there is much to compare, so that a file full of mistakes is checked as quickly as any
+// hint returns the end of a message: the name that was probably meant, or the existing names. The
+// limit is lower for large files, so that a file full of mistakes is checked as quickly as any
 // other.
 func (p *reading) hint(word string, known []string) string {
 	cost := 0
@@ -181,7 +181,7 @@ func (p *reading) need(n *yaml.Node, keys map[string]*yaml.Node, what string, fi
 	}
 }
 
-// wrongType reports that something is not of the type it must be.
+// wrongType reports that a value does not have the required type.
 func (p *reading) wrongType(n *yaml.Node, what, want string) {
 	if n.Kind == yaml.AliasNode {
 		return // reported already
@@ -218,7 +218,7 @@ func (p *reading) text(n *yaml.Node, what string) (string, bool) {
 	return n.Value, true
 }
 
-// A form is what a name must look like.
+// A form is the required pattern of a name.
 type form struct {
 	pattern string
 	match   func(string) bool
@@ -248,7 +248,7 @@ func hidden(r rune) bool {
 	return r == '\t' || r == '\n' || r == utf8.RuneError || clean.Text(string(r)) != string(r)
 }
 
-// choice reads one of some words.
+// choice parses one of several words.
 func (p *reading) choice(n *yaml.Node, what string, words ...string) string {
 	if n.Kind == yaml.ScalarNode {
 		for _, w := range words {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Problem is a mistake in a recipe, or something odd.
+// A Problem is a mistake in a recipe, or a warning.
 type Problem struct {
 	File    string
 	Pos     Pos    // zero if it is about the file as a whole
@@ -16,7 +16,7 @@ type Problem struct {
 	Warning bool   // the recipe can be used all the same
 }
 
-// Problems is everything that is wrong with a recipe, in the order of the file. As an error it
+// Problems lists the mistakes and warnings of a recipe, in the order of the file. As an error it
 // shows the first 20.
 type Problems []*Problem
 
@@ -45,9 +45,9 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// Structural reports whether a problem is one of form, which the JSON Schema of recipes knows too:
-// both refuse a document with such a problem. Other problems are about the text as YAML, or about
-// the meaning of names and expressions, which a schema cannot check.
+// Structural reports whether a problem is structural. The JSON Schema of recipes also refuses a
+// document with such a problem. Other problems are about the text as YAML, or about the meaning of
+// names and expressions, which a schema cannot check.
 func (p *Problem) Structural() bool { return !p.Warning && structural[p.Code] }
 
 // structural has the codes of problems of form.
@@ -135,7 +135,7 @@ const (
 	codeArgType         = "argument-type"
 )
 
-// Err is the problems as an error, nil if there are none but warnings.
+// Err returns the problems as an error, or nil if they are all warnings.
 func (ps Problems) Err() error {
 	for _, p := range ps {
 		if !p.Warning {
@@ -145,7 +145,7 @@ func (ps Problems) Err() error {
 	return nil
 }
 
-// Error shows the first 20 problems, one to a line, and how many more there are.
+// Error lists the first 20 problems, one per line, and the number of further problems.
 func (ps Problems) Error() string {
 	var b strings.Builder
 	for i, p := range ps {
@@ -192,8 +192,8 @@ func btoi(b bool) int {
 const window = 100 // columns of an excerpt
 
 // Excerpt returns the source line of the problem, cleaned, and below it a caret at the column, or
-// carets under the whole range. Long lines are cut around the problem. It returns "" if there is no
-// such line.
+// carets under the whole range. Long lines are cut around the problem. If the file has no such
+// line, it returns "".
 func (p *Problem) Excerpt(source []byte) string {
 	line, ok := newSource(source).line(p.Pos.Line)
 	if !ok || p.Pos.Col < 1 {

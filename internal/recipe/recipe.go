@@ -1,12 +1,12 @@
-// Package recipe is the language of recipes: workflows of agents written as YAML, which a
-// person understands at a glance and a program checks to the column before anything runs.
+// Package recipe implements the language of recipes: workflows of agents written as YAML. They are
+// easy to read, and are checked before anything runs. Each problem has its line and column.
 //
 //	r, problems := recipe.Parse("brief.yaml", text)
 //
 // A recipe executes no code. Its steps give work to agents, call tools, run other workflows and ask
-// people; templates put texts together, and conditions are bounded expressions without effects.
-// The package is pure: it reads no files, and the same text gives the same recipe. Package
-// compile runs what it has read.
+// people; templates put texts together, and conditions are bounded expressions without effects. The
+// package is pure: it reads no files, and the same text always yields the same recipe. Package
+// compile turns recipes into workflows.
 package recipe
 
 import (
@@ -34,7 +34,7 @@ const (
 // A Pos is a position in the file, counted from 1. The column counts characters.
 type Pos struct{ Line, Col int }
 
-// A Recipe is a workflow. It is a value: Parse makes it, and nobody changes it after.
+// A Recipe is a workflow. It is a value: Parse creates it, and it is not changed afterwards.
 type Recipe struct {
 	Name        string
 	Description string
@@ -59,7 +59,7 @@ type Budget struct {
 	Time   time.Duration
 }
 
-// An Input is what a run is given, or a field of a form.
+// An Input is an input of a run, or a field of a form.
 type Input struct {
 	Name        string
 	Description string
@@ -93,9 +93,9 @@ type Step struct {
 	Tries   int                // how often an agent is asked again for that
 	Retry   *Retry
 	Timeout time.Duration // of one attempt, 0 for none
-	// OnError decides what a failure of the step means: "continue" makes the text of the error its
-	// output, and the run ends partial; "skip" also skips what depends on it; with "fail" the run
-	// fails.
+	// OnError decides how a failure of the step is handled: "continue" makes the text of the error
+	// its output, and the run ends partial; "skip" also skips what depends on it; with "fail" the
+	// run fails.
 	OnError string
 
 	Agent    *Agent
@@ -129,7 +129,7 @@ func (s *Step) Kind() string {
 	return "loop"
 }
 
-// Body returns the block inside of a container, nil for other steps.
+// Body returns the block inside a container. For other steps it returns nil.
 func (s *Step) Body() *Block {
 	switch {
 	case s.Parallel != nil:
@@ -150,7 +150,7 @@ type Retry struct {
 	MaxDelay time.Duration // 0 for no bound
 }
 
-// A Gate stops before a step until a person lets it go on.
+// A Gate pauses before a step until a user approves it.
 type Gate struct {
 	Message *Template // nil for none
 }

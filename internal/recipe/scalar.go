@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// What a scalar is, as messages say it.
+// These words describe scalars in messages.
 type scalarKind string
 
 const (

@@ -84,7 +84,7 @@ func (p *reading) names(r *Recipe, aliases *yaml.Node) {
 	}
 }
 
-// tooMany reports whether there are so many steps or problems that more would be useless.
+// tooMany reports whether the limit of steps or problems is reached.
 func (p *reading) tooMany() bool { return p.full() || len(p.steps) > 4*MaxSteps }
 
 const maxWidth = 1000

@@ -101,8 +101,8 @@ func runeOffset(line string, col int) int {
 	return len(line)
 }
 
-// bareBraces finds the first {{ of a line that starts a value and is in no quotes, or is at the byte where reading
-// stopped; -1 if there is none.
+// bareBraces returns the index of the first {{ in a line that starts an unquoted value, or is at the byte where
+// parsing stopped. If the line has none, it returns -1.
 func bareBraces(line string, stop int) int {
 	var quote byte
 	starts := true // a value could start here
@@ -182,7 +182,7 @@ func (s *stumble) explained() bool {
 	return s.says != ""
 }
 
-// colon explains a colon where none can be: in a text, or behind a key that is indented deeper than those above.
+// colon explains a misplaced colon: in a text, or after a key that is indented deeper than the keys above.
 func (s *stumble) colon(before string) {
 	s.says = "a colon with a space after it in a text; put the text in quotes, or on lines of its own after |"
 	key := strings.TrimLeft(strings.TrimLeft(before, " "), "- ")
@@ -207,7 +207,7 @@ func (s *stumble) colon(before string) {
 	}
 }
 
-// indented explains a line that starts where none can.
+// indented explains a line with invalid indentation.
 func (s *stumble) indented() {
 	dash := strings.HasPrefix(s.line[s.indent:], "- ")
 	levels, header, inner := s.levels(dash)

@@ -8,7 +8,7 @@ import (
 // A Ref is a reference to a value: "inputs.topic", "steps.find.output.items.0", "item.title".
 type Ref struct{ path string }
 
-// String returns the reference as it was written, without spaces.
+// String returns the source text of the reference, without spaces.
 func (r Ref) String() string { return r.path }
 
 // Path returns the parts of the reference.
@@ -17,7 +17,7 @@ func (r Ref) Path() []string { return strings.Split(r.path, ".") }
 // Step returns the id of the step that is referenced, or "" if the reference names something else.
 func (r Ref) Step() string { return r.below("steps") }
 
-// Input returns the name of the input that the reference is to, or "" if it is to something else.
+// Input returns the name of the referenced input, or "" if the reference is not to an input.
 func (r Ref) Input() string { return r.below("inputs") }
 
 func (r Ref) below(root string) string {
@@ -42,7 +42,7 @@ type part struct {
 	from, to int // where the reference is in the text
 }
 
-// String returns the template as it was written.
+// String returns the source text of the template.
 func (t *Template) String() string { return t.text }
 
 // Refs returns the references in the template, in their order and with duplicates.
@@ -121,7 +121,7 @@ func parseTemplate(text string) (*Template, []fault) {
 	return t, faults
 }
 
-// addFault keeps as many faults as are shown.
+// addFault records a fault, up to the number of faults that are shown.
 func addFault(faults []fault, f fault) []fault {
 	if len(faults) > maxProblems {
 		return faults
@@ -166,7 +166,7 @@ func notRef(body string) string {
 // maxPrompt is how many bytes a text has at most with its values in it, about 250,000 tokens.
 const maxPrompt = 1 << 20
 
-// maxValue bounds a value in the same way. It is what the inputs of a workflow may have.
+// maxValue bounds a value in the same way. The same limit applies to the inputs of a workflow.
 const maxValue = 4 << 20
 
 // room is how many more bytes may be inserted into a text or a value.
@@ -201,8 +201,8 @@ func (e *LookupError) Error() string {
 	return fmt.Sprintf("{{%s}}: %s", oneLine(e.Ref, 200), oneLine(e.Text, 1000))
 }
 
-// Render fills in the values. If a path leads to nothing, it fails with a *LookupError. Inserted
-// text is not interpreted again. The result is valid UTF-8 and at most [maxPrompt] long, which is
+// Render fills in the values. If a path does not exist, it fails with a *LookupError. Inserted text
+// is not interpreted again. The result is valid UTF-8 and at most [maxPrompt] long, which is
 // checked before it is built.
 func (t *Template) Render(s *Scope) (string, error) {
 	return t.render(s, &room{maxPrompt, maxPrompt})

@@ -7,11 +7,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A Value is a value with templates in its texts: a text that is one reference and nothing else
-// stands for the value it refers to.
+// A Value is a value with templates in its texts. A text that consists of one reference is replaced
+// by the referenced value.
 type Value struct{ node valueNode }
 
-// A valueNode is one of the forms of a value.
+// A valueNode is a node of a value's tree.
 type valueNode struct {
 	pos    Pos
 	plain  any       // of what is no text, list or map: nil, bool, int or float64
@@ -47,7 +47,7 @@ func (n *valueNode) walk(visit func(*Template)) {
 	}
 }
 
-// String returns the value as JSON, its templates as they were written.
+// String returns the value as JSON, with unexpanded templates.
 func (v *Value) String() string { return string(compact(v.node.written())) }
 
 func (n *valueNode) written() any {

@@ -19,8 +19,8 @@ func (b *Block) walk(visit func(*Step, int) bool, depth int) {
 	}
 }
 
-// Definitions returns the steps at the top as they are written, by ID, as JSON in which equal ones
-// are equal texts.
+// Definitions returns the source of each top-level step by ID, as JSON. Equal steps have equal
+// texts.
 func (r *Recipe) Definitions() (map[string]string, error) {
 	var in struct {
 		Steps []map[string]any `yaml:"steps"`
@@ -51,8 +51,8 @@ func (r *Recipe) Uses() []string {
 	})
 }
 
-// AgentNames returns the names of the sub-agents it gives work to, in the order of the file, each
-// once.
+// AgentNames returns the names of the sub-agents that the recipe uses, each once, in the order of
+// the file.
 func (r *Recipe) AgentNames() []string {
 	return r.names(func(s *Step) string {
 		if s.Agent == nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/toolnames"
 )
 
-// A World holds what a recipe may refer to outside its file. Nil fields are not checked.
+// A World holds the agents, tools and workflows outside the file that a recipe may refer to. Nil
+// fields are not checked.
 type World struct {
 	Agents     []string
 	AgentsFrom string   // where they were looked for, for messages
@@ -69,7 +70,7 @@ func (w *World) hasTool(id string) bool {
 	})
 }
 
-// tools returns the names of all tools, also of those that are off.
+// tools returns the names of all tools, including tools that are turned off.
 func (w *World) tools() []string {
 	list := slices.AppendSeq(slices.Clone(w.Tools), maps.Keys(w.ToolsOff))
 	slices.Sort(list)
@@ -140,7 +141,7 @@ func (p *reading) callee(r *Recipe, s *Step, w *World, circle *string) {
 	p.given(s, callee)
 }
 
-// given checks the inputs that a step gives a workflow.
+// given checks the inputs that a step passes to a workflow.
 func (p *reading) given(s *Step, callee *Callee) {
 	call := s.Workflow
 	has := map[string]bool{}
@@ -232,7 +233,8 @@ func isSelf(r *Recipe, id string) bool { return id == r.Name || slices.Contains(
 // leadsTo reports whether a workflow calls the recipe, directly or indirectly.
 func leadsTo(w *World, id string, r *Recipe) bool { return w.way(id, r, map[string]bool{}) != nil }
 
-// circle returns the first chain of calls from the recipe back to itself, or nil if there is none.
+// circle returns the first chain of calls from the recipe back to itself, or nil if no such chain
+// exists.
 func (w *World) circle(r *Recipe) []string {
 	for _, id := range r.Uses() {
 		if way := w.way(id, r, map[string]bool{}); way != nil {

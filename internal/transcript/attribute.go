@@ -12,7 +12,7 @@ func Names(path string) (node, key string) {
 	return Line(node), Line(key)
 }
 
-// CostOf returns what an effect of the task has cost, nil if that is not known.
+// CostOf returns the cost of an effect of the task, or nil if it is unknown.
 func (t *Task) CostOf(d *runlog.Settled) *Cost {
 	if d.Spent == nil {
 		return nil

@@ -180,7 +180,8 @@ func (a Answers) take(path, key string) (found *given) {
 	return found
 }
 
-// meant returns the possible questions of an answer, without questions that another answer matches better.
+// meant returns the open questions that an answer may belong to, except questions that another answer
+// matches better.
 func (a Answers) meant(g *given, open []Question) (met []Question, others int) {
 	best := 1
 	for _, q := range open {

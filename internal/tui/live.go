@@ -117,7 +117,7 @@ func (v *live) take() bool {
 	return v.restore != nil
 }
 
-// give has the terminal show keys as before. What was typed meanwhile was for nobody.
+// give has the terminal show keys as before. Input typed in the meantime is discarded.
 func (v *live) give() {
 	if v.restore != nil {
 		_ = flushInput(v.in)
@@ -197,7 +197,7 @@ func (v *live) draw(block bool) {
 	}
 }
 
-// block is what changes: the steps under way, their tasks, and the totals.
+// block returns the changing part of the screen: the running steps, their tasks, and the totals.
 func (v *live) block(width, height int) []string {
 	r, now := &v.s.run, v.s.now()
 	var out []string
@@ -230,7 +230,7 @@ func (v *live) footer(r *transcript.Run, now time.Time, width int) string {
 	}
 }
 
-// costOf is what a run has cost, and what it may; "" if no model has used anything.
+// costOf returns the cost of a run and its limit, or "" if no model was used.
 func costOf(r *transcript.Run) string {
 	c := r.Cost()
 	if r.Spent.Tokens == 0 { // whether the model tells its price shows with its first turn

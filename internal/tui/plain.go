@@ -93,13 +93,13 @@ func (v *plain) still() {
 	v.line(now, "still running "+inwords.Duration(v.s.run.Time.Elapsed(now))+": "+strings.Join(names, ", "))
 }
 
-// line writes one line. What is in it is clean.
+// line writes one line. Its text is cleaned.
 func (v *plain) line(at time.Time, text string) {
 	v.beat.Reset(v.every)
 	v.write(at.Local().Format(time.TimeOnly) + " " + text + "\n")
 }
 
-// write writes lines, once nobody else does.
+// write writes lines, or holds them back while another writer uses the terminal.
 func (v *plain) write(line string) {
 	if v.idle {
 		v.held = append(v.held, line)

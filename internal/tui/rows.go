@@ -14,7 +14,7 @@ import (
 )
 
 // A row is a task of a step as a line: one of the run's graph, one in a task that only holds others, or an agent that works for
-// the one above. What is further down is counted in these.
+// the one above. Deeper tasks are counted in these rows.
 type row struct {
 	*transcript.Task
 	label string
@@ -90,7 +90,7 @@ func pick(rows []row, most int) []row {
 	return out
 }
 
-// table returns rows as lines below each other. What does not fit is left out, what is least important first.
+// table returns rows as lines below each other. Parts that do not fit are omitted, the least important first.
 func (v *live) table(rows []row, more, width int, now time.Time) []string {
 	var out []string
 	wide := 0
@@ -187,7 +187,7 @@ func (v *live) state(t row, now time.Time) (glyph, doing string, must bool) {
 	return spinner(v.frame), doing, t.Attempt > 1
 }
 
-// needs says what a task that waits wants to know.
+// needs returns the question of a waiting task.
 func needs(t *transcript.Task) string {
 	for i := len(t.Parts) - 1; i >= 0; i-- {
 		if q := t.Parts[i].Question; q != nil && !q.Answered {
@@ -200,7 +200,7 @@ func needs(t *transcript.Task) string {
 	return "NEEDS YOU"
 }
 
-// facts are how often a task and what is in it have called tools, and how long it took.
+// facts returns the number of tool calls of a task and its subtasks, and its duration.
 func (v *live) facts(t *transcript.Task, now time.Time) string {
 	facts := inwords.Brief(t.Time.Elapsed(now))
 	if _, tools := t.Total(); tools > 0 {
@@ -209,7 +209,7 @@ func (v *live) facts(t *transcript.Task, now time.Time) string {
 	return facts
 }
 
-// doing is what a running task is at.
+// doing returns the current activity of a running task.
 func (v *live) doing(t *transcript.Task) string {
 	if p := t.Progress; p != nil {
 		const cells = 20

@@ -27,7 +27,7 @@ type view interface {
 // Seeing is called for every new record of a run once the transcript has it. It must not keep either.
 type Seeing func(id string, rec *runlog.Record, run *transcript.Run)
 
-// A Session is one run as it is followed.
+// A Session follows one run.
 type Session struct {
 	screen *Screen
 	id     string

@@ -130,7 +130,8 @@ func (m *Model) Unused() error {
 	return fmt.Errorf("%s: nobody asked for %s", m.Name(), strings.Join(left, "; "))
 }
 
-// script returns the turns of one of Prompts, or Turns, and what to call them.
+// script returns the turns of Prompts[i] with their name for messages. After the last prompt it
+// returns Turns.
 func (m *Model) script(i int) (turns []Turn, name string) {
 	if i < len(m.Prompts) {
 		return m.Prompts[i].Turns, fmt.Sprintf("the prompt with %q", m.Prompts[i].Has)

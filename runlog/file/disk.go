@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/localfs"
 )
 
-// A disk is what the store does to the file system, so that tests can make it fail.
+// A disk holds the store's file system operations, so that tests can make them fail.
 type disk interface {
 	open(path string, flag int) (tape, error)
 	rename(from, to string) error
@@ -47,7 +47,7 @@ func (realDisk) syncDir(dir string) error { return localfs.SyncDir(dir) }
 
 func (f realFile) sync() error { return dataSync(f.File) }
 
-// write creates a file with that content under a name nobody looks at, and makes it durable.
+// write creates a file with the content under a temporary name, and makes it durable.
 func write(d disk, path string, content []byte) (err error) {
 	f, err := d.open(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *store) put(path, tmp string, content []byte) error {
 	return s.disk.syncDir(filepath.Dir(path))
 }
 
-// outOfStorage reports whether an error says that the store can take no more for now.
+// outOfStorage reports whether an error means that the store is full for now.
 func outOfStorage(err error) bool {
 	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.EROFS, syscall.EFBIG, syscall.ENOMEM} {
 		if errors.Is(err, e) {

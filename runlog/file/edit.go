@@ -138,7 +138,7 @@ func (e *edit) open() error {
 	return e.mend(data, max(durable, h.size))
 }
 
-// readable turns an error about the content of a log into that of a damaged run.
+// readable converts an error about the content of a log to the error for a damaged run.
 func readable(id, path string, err error) error {
 	switch newer := (*versionError)(nil); {
 	case errors.As(err, &newer):

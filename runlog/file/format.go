@@ -58,7 +58,7 @@ type header struct {
 	size int64 // of the header itself
 }
 
-// A state is what changes about a run, as of a mark.
+// A state holds the changing properties of a run, as of a mark.
 type state struct {
 	storekit.Tail
 	epoch           uint64

@@ -13,8 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A glance is what a run looks like from outside: as of the last batch that is
-// certainly durable.
+// A glance is the state of a run for readers, as of the last batch that is certainly durable.
 type glance struct {
 	h       header
 	st      state

@@ -20,7 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
-// claim returns what a run's state says of its holder.
+// claim returns the holder recorded in a run's state.
 func (st *state) claim(until int64) owners.Claim {
 	return owners.Claim{Holder: st.holder, Until: until}
 }

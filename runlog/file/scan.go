@@ -48,7 +48,7 @@ func frameSize(b []byte) (int, error) {
 	return int(size), nil
 }
 
-// A scan is what is found in a whole log.
+// A scan is the result of reading a whole log.
 type scan struct {
 	st  state // as of the last whole batch
 	end int64 // where that ends, 0 if there is none

@@ -319,8 +319,8 @@ func (s *store) logPath(id string) string { return filepath.Join(s.runDir(id), l
 
 func (s *store) notFound(id string) error { return &runlog.NotFoundError{ID: id, Store: s.dir} }
 
-// explain names the store in an error of the file system, and says the remedy if there
-// is one. Errors that say so already are left unchanged.
+// explain adds the store's name, and the remedy if known, to an error of the file system. Errors
+// that say so already are left unchanged.
 func (s *store) explain(doing string, err error) error {
 	switch {
 	case err == nil, storekit.Explained(err), errors.As(err, new(*owners.Doubt)), errors.Is(err, runlog.ErrUnknown),

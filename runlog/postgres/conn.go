@@ -240,8 +240,8 @@ func (c *conn) close() {
 	<-c.pg.CleanupDone()
 }
 
-// query runs a statement with values in their binary form and calls row, which may be nil,
-// for each row. What row gets is valid during the call. Statements are prepared once per
+// query runs a statement with values in their binary form and calls row, which may be nil, for each
+// row. The arguments of row are valid only during the call. Statements are prepared once per
 // connection, so their text must not contain values.
 func (c *conn) query(ctx context.Context, sql string, row func(v [][]byte) error, values ...[]byte) error {
 	st := c.prepared[sql]

@@ -103,7 +103,7 @@ func (p *pool) put(c *conn) {
 	}
 }
 
-// flush closes the connections that nobody uses.
+// flush closes the unused connections.
 func (p *pool) flush() {
 	p.mu.Lock()
 	idle := p.idle

@@ -55,7 +55,7 @@ func scanRow(v [][]byte) row {
 	return r
 }
 
-// held reports whether somebody holds the run.
+// held reports whether a process holds the run.
 func (r *row) held() bool { return r.hold != 0 && r.live }
 
 // busy returns an error for users, so it converts the end of the lease to this machine's clock.

@@ -36,7 +36,7 @@ type op struct {
 	sent bool // it may have been committed; the writer's own
 }
 
-// A group is what one transaction writes.
+// A group holds the operations of one transaction.
 type group struct{ ops []*op }
 
 // A writer performs the appends of a store. The goroutine that takes it from Store.turn writes for
@@ -272,7 +272,7 @@ const commitOneSQL = `WITH u AS (
 	RETURNING no
 ) INSERT INTO records (run, seq, frame) SELECT no, $4, $8 FROM u RETURNING 1`
 
-// commit writes ops in one transaction and tells which of them are in it.
+// commit writes ops in one transaction and reports for each whether it was included.
 func (w *writer) commit(ops []*op) (landed []bool, err error) {
 	landed = make([]bool, len(ops))
 	var frames []byte

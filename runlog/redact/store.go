@@ -9,15 +9,15 @@ import (
 )
 
 // Store returns a store that redacts. The stores of this module do so by themselves, with the
-// secrets of the environment; Store is for others, and for secrets from elsewhere. It
-// takes the secrets out of all that is written: the data of records, in
-// place in the batch, so that who follows a run sees what is stored, and the titles of new
-// runs. The result has the optional abilities of the store, see runlog.As.
+// secrets of the environment; Store is for others, and for secrets from elsewhere. It redacts
+// everything that is written: the titles of new runs, and the data of records. It redacts data in
+// place in the batch, so that followers of a run see the stored form. The result has the optional
+// abilities of the store, see runlog.As.
 //
-// What a run is of stays as it is: the names of its workflow and graph. A record is refused
-// if a secret is in something that a run which goes on finds its work by: a path, the name
-// of a node, the key of a task, an effect or a question. Records that are shown live and
-// never stored are redacted one by one: a secret that a model writes in two pieces is shown.
+// The names of a run's workflow and graph are not redacted. A record is refused if it has a secret
+// in a name by which a resumed run finds its work: a path, the name of a node, or the key of a
+// task, an effect or a question. Live records, which are never stored, are redacted one by one, so
+// a secret that a model writes in two pieces is shown.
 func Store(store runlog.Store, r *Redactor) runlog.Store {
 	if r == nil {
 		return store

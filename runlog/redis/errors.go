@@ -48,7 +48,7 @@ func faultOf(err error) fault {
 	return faultOther
 }
 
-// explain names the store in an error of the client, and says the remedy if there is one.
+// explain adds the store's name, and the remedy if known, to an error of the client.
 func (s *store) explain(doing string, err error) error {
 	if lost := s.sound(); lost != nil {
 		return lost

@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// post posts a request that says its ID.
+// post posts a request whose text contains its ID.
 func (f *fixture) post(run, id string) (*unlisted.Request, error) {
 	f.Helper()
 	data, err := json.Marshal("this is " + id)

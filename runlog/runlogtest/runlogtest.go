@@ -27,8 +27,8 @@ type reopener interface {
 	Reopen(t *testing.T) runlog.Store
 }
 
-// Run runs the suite. The function open returns a new, empty store and sees to it
-// that it is closed when its test ends.
+// Run runs the suite. The function open returns a new, empty store and arranges that it is closed
+// when its test ends.
 //
 // A store with a method Expire(t *testing.T, id string) can make the holder of a run look dead
 // without a word from it, for instance by moving the store's clock past the lease. One with a

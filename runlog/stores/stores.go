@@ -74,7 +74,7 @@ func notes(opt *runlog.OpenOptions, lines ...string) {
 	}
 }
 
-// marker returns the file that remembers what a server had, "" for none.
+// marker returns the file that records a server's last known state, or "" if none is kept.
 func marker(opt *runlog.OpenOptions) string {
 	if opt.StateDir == "" {
 		return ""

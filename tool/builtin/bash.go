@@ -39,7 +39,7 @@ type BashOptions struct {
 	Extra []string
 	// Shell is the path of a shell. Defaults to bash, or else sh, found by the PATH in Environ.
 	Shell string
-	// Timeout of a command that asks for none. Defaults to 2 minutes; at most 10.
+	// This is the timeout of a command that does not set one. Defaults to 2 minutes; at most 10.
 	Timeout time.Duration
 	// Sandbox confines commands, except those that a gate allows to run outside it. If nil, commands are not confined.
 	Sandbox *sandbox.Sandbox

@@ -67,7 +67,7 @@ type Server struct {
 	CallTimeout      time.Duration // the same
 }
 
-// A config is what one file says.
+// A config is the content of one file.
 type config struct {
 	Servers  []*Server // in the order of the file
 	Warnings []string
@@ -450,7 +450,7 @@ func (c *reader) values(k field, name *regexp.Regexp) Values {
 	return out
 }
 
-// references says of the ${…} of a server which will never have a value.
+// references returns the ${…} references of a server that can never have a value.
 func (c *reader) references(s *Server, f field) {
 	for _, text := range []string{s.Command, s.Dir} {
 		for _, m := range reference.FindAllStringSubmatch(text, -1) {

@@ -153,7 +153,7 @@ func (c *conn) change(f func(*state)) state {
 	return c.state
 }
 
-// changed is called by the SDK when the server says that its tools changed.
+// changed is called by the SDK when the server reports changed tools.
 func (c *conn) changed() {
 	c.change(func(now *state) { now.stale = true })
 	select {
@@ -348,7 +348,7 @@ func (c *conn) once(ctx context.Context, sent *attempt, s *session, name string,
 	return "", out
 }
 
-// Instructions returns what the server says of how to use it.
+// Instructions returns the server's instructions for its use.
 func (c *conn) Instructions() string {
 	if agreed := c.snapshot().agreed; agreed != nil {
 		return agreed.Instructions

@@ -7,8 +7,8 @@
 //	bash(git log *)   edit_file(docs/**)   web_fetch(domain:*.example.com)   mcp__github__*
 //
 // Of all rules that match a call, one that denies wins over one that asks, and that over one that
-// allows, whichever layer they come from. What no rule matches is up to the defaults: reading
-// inside the folder, searching and planning are allowed, all else asks.
+// allows, whichever layer they come from. If no rule matches, the defaults decide: reading inside
+// the folder, searching and planning are allowed, all else asks.
 //
 // A shell command is allowed when every simple command in it is, after parsing; what cannot be
 // understood before it runs is never allowed by a pattern. Rules are about the words of a command, not about what
@@ -96,12 +96,12 @@ type Options struct {
 	NoDefaults bool
 	// Headless is set if no user can be asked: calls that would be asked about are denied.
 	Headless bool
-	// Sandbox is what bounds commands. Defaults to Confined.
+	// Sandbox confines commands. Defaults to Confined.
 	Sandbox Confinement
 	// Auto allows commands that stay in the sandbox, unless a rule asks about or denies them. It
 	// has no effect unless commands are Confined.
 	Auto bool
-	// Shell is what runs the commands of bash: "bash", which is the default, or "sh".
+	// Shell is the program that runs the commands of bash: "bash", which is the default, or "sh".
 	Shell string
 	// Tools are the names that rules may use, to find misspelled ones. If nil, any name is
 	// accepted.

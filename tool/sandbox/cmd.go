@@ -17,7 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/procgroup"
 )
 
-// A Cmd is a command that is to be started. Set its fields before Start.
+// A Cmd is a command to start. Set its fields before Start.
 type Cmd struct {
 	Dir                   string     // where it starts; with a Sandbox it must be a folder that it may read
 	Stdin, Stdout, Stderr *os.File   // nil is an empty input, and output that is dropped

@@ -21,7 +21,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// Name is what users call the workflow by.
+// Name is the name of the workflow.
 const Name = "agent"
 
 // Lead is the agent that works when none is named.
@@ -33,12 +33,12 @@ type Options struct {
 	Prepare func(in *Inputs) error
 	// Open returns the agent of a starting or resumed run, and starts everything that the agent needs. It is required.
 	Open func(ctx context.Context, in *Inputs) (*Crew, error)
-	// Workflows are those that the agent may run by name; none by default.
+	// Workflows are the workflows that the agent may run by name. The default is none.
 	Workflows []*workflow.Workflow
 	// SaveDraft stores the text of a recipe under its name until the user approves it, and returns its location for display. After a crash, it may be
 	// called again with the same text. If nil, agents cannot write recipes.
 	SaveDraft func(ctx context.Context, name string, text []byte) (where string, err error)
-	// Dir is what a relative folder is relative to; defaults to the process's own.
+	// Dir is the base of a relative folder. The default is the process's working folder.
 	Dir string
 }
 
@@ -48,14 +48,14 @@ type Inputs struct {
 	Agent  string `json:"agent,omitempty" jsonschema:"who does it, by name; defaults to general-purpose"`
 	Model  string `json:"model,omitempty" jsonschema:"the model to use, as provider/name; defaults to that of the agent, or the one that is configured"`
 	Dir    string `json:"dir,omitempty" jsonschema:"a folder of the project to work in; defaults to this one"`
-	// Rules are what agents may do in this run, whoever continues with it.
+	// Rules are the permission rules for agents in this run, whichever user resumes it.
 	Rules []string `json:"rules,omitempty" jsonschema:"what agents may do in this run, such as deny read_file(secret/**)"`
 	OnAsk string   `json:"on_ask,omitempty" jsonschema:"what becomes of calls that need leave where nobody can be asked: wait or deny"`
 	// Chat makes the run wait for the next message after each answer, see conversation.go.
 	Chat bool `json:"chat,omitempty" jsonschema:"wait for the next message after each answer, instead of ending"`
 	// Messages is the conversation before Prompt: in the inputs, the conversation of the continued run; in the state, the whole one.
 	Messages []model.Message `json:"messages,omitempty" jsonschema:"set by the run itself: the conversation that it continues"`
-	// Seen names the tools whose results are in the conversation, or were before it was cut down: what they gave may have misled
+	// Seen names the tools whose results are in the conversation, or were before it was cut down: their results may have misled
 	// the agent.
 	Seen []string `json:"seen,omitempty" jsonschema:"set by the run itself: the tools whose results are in messages"`
 	// Definition identifies the agent's definition, so that a run is not resumed with a different one.
@@ -73,8 +73,8 @@ type Output struct {
 type Crew struct {
 	Agent      *agent.Agent
 	Definition map[string]string // what the agent is made of now; a run continues with what it began with
-	// Check says what is wrong with a recipe that its text does not show, such as agents that
-	// there are not. Nil checks nothing more.
+	// Check returns the mistakes of a recipe that its text alone does not show, such as unknown
+	// agents. Nil checks nothing more.
 	Check func(r *recipe.Recipe) recipe.Problems
 	// SaveDraft takes precedence over the SaveDraft of the options, if drafts belong to the project of the crew. If nil, the options' SaveDraft is used.
 	SaveDraft func(ctx context.Context, name string, text []byte) (where string, err error)
@@ -184,8 +184,8 @@ func (d *delegate) run(ctx context.Context, in Inputs, e *workflow.Exec) (out Ou
 	return Output{Text: final.Text, Agent: in.Agent, Model: in.Model}, err
 }
 
-// flow returns the graph of a run: one node, the agent, and in a chat another that waits for the next message. A nil crew gives a
-// graph to look at.
+// flow returns the graph of a run: one node, the agent, and in a chat another that waits for the next message. With a nil crew
+// the graph can only be inspected.
 func (d *delegate) flow(in *Inputs, crew *Crew) (*graph.Flow[state, update], error) {
 	version, err := journal.Hash(in.Definition)
 	if err != nil {

@@ -22,12 +22,12 @@ import (
 // collected.
 const mostUncollected = 16
 
-// A desk is where the agent of one task has workflows run in the background: side by side with
-// its conversation, each in its own place of the log, as parts of the task. What was started is
-// recorded, and begins again where it was when the task is run again. None outlives the task.
+// A desk is where the agent of one task has workflows run in the background: side by side with its
+// conversation, each in its own place of the log, as parts of the task. Each start is recorded, and
+// an unfinished workflow resumes when the task is run again. None outlives the task.
 //
-// What the agent is told of them depends on time, so that is recorded: when the task is run
-// again, and in a replay, the agent is told the same at the same turn.
+// The messages to the agent about them depend on time and are therefore recorded: when the task is
+// run again, and in a replay, the agent receives the same messages at the same turns.
 type desk struct {
 	flows   *delegate
 	task    *graph.Task
@@ -70,7 +70,7 @@ const (
 	over
 )
 
-// background is one of them. What is below started is guarded by the desk.
+// background is one background workflow. The desk guards the fields below started.
 type background struct {
 	started
 	place     string // of its graph in the task, as graph.Task.Nested has it
@@ -80,7 +80,7 @@ type background struct {
 	collected bool
 }
 
-// sit opens the desk of a task, with what was started at it before.
+// sit opens the desk of a task, with the workflows that were started earlier.
 func (d *delegate) sit(ctx context.Context, t *graph.Task) (*desk, error) {
 	k := &desk{flows: d, task: t, journal: t.Nested("look").Journal, changed: make(chan struct{})}
 	k.ctx, k.stop = context.WithCancelCause(ctx)
@@ -98,7 +98,7 @@ func (d *delegate) sit(ctx context.Context, t *graph.Task) (*desk, error) {
 	}
 }
 
-// close ends what is still under way, without a trace, and waits for it.
+// close stops the running workflows without recording it, and waits until they have ended.
 func (k *desk) close() {
 	k.mu.Lock()
 	k.closed = true
@@ -114,7 +114,7 @@ func (b *background) resultKey() string { return "job/" + b.place }
 
 func (b *background) collectedKey() string { return "collected/" + b.Handle }
 
-// add takes up a workflow that is recorded as started.
+// add adds a workflow that is recorded as started.
 func (k *desk) add(s started) *background {
 	b := &background{started: s, place: pregel.Path("~", s.Handle, 0)}
 	_, b.collected = k.task.Scope().Done(b.collectedKey())
@@ -126,8 +126,8 @@ func (k *desk) add(s started) *background {
 	return b
 }
 
-// start starts a workflow, once per call. With full, there are too many. The error is what is
-// wrong with its inputs, or one of the run.
+// start starts a workflow, once per call. With full, there are too many. It fails if the inputs are
+// invalid, or with an error of the run.
 func (k *desk) start(ctx context.Context, name string, settle func() (json.RawMessage, error), call string) (b *background, full bool, err error) {
 	k.mu.Lock()
 	n, open := len(k.runs)+1, 0
@@ -181,7 +181,7 @@ func (k *desk) attend(b *background) {
 	}
 }
 
-// run runs a workflow, or gives what was recorded of its end.
+// run runs a workflow, or returns its recorded result.
 func (k *desk) run(b *background) (ended, error) {
 	e := &journal.Effect{Key: b.resultKey(), Kind: "job", Name: b.Workflow, Inside: true}
 	return agent.Do(k.ctx, k.task.Scope(), e, func(ctx context.Context, _ string) (ended, error) {
@@ -210,7 +210,7 @@ func (k *desk) execute(ctx context.Context, b *background) (out json.RawMessage,
 	return out, k.within(b.place, err)
 }
 
-// left notes what a workflow has come to, and reports whether it waits.
+// left records the result of a workflow, and reports whether the workflow waits.
 func (k *desk) left(b *background, r ended, err error) (parked bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -228,7 +228,7 @@ func (k *desk) left(b *background, r ended, err error) (parked bool) {
 	return true
 }
 
-// resume lets a workflow go on, unless it is too late for that.
+// resume resumes a workflow, unless it is too late.
 func (k *desk) resume(b *background) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -361,7 +361,7 @@ func (k *desk) rest() ([]*background, error) {
 	return uncollected, errors.Join(errs...)
 }
 
-// find returns a workflow by its handle, nil for none, and all handles.
+// find returns a workflow by its handle, or nil, and all handles.
 func (k *desk) find(handle string) (*background, []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -383,8 +383,8 @@ func (b *background) told(r *ended) tool.Result {
 	return tool.Failed(fmt.Sprintf("%s failed: %s", b.Handle, r.Error))
 }
 
-// handOver starts one more turn of the agent, with the results that it has not collected, and gives what it says then. It sees only its prompt and its
-// last text, not the rest of its conversation.
+// handOver starts one more turn of the agent, with the results that it has not collected, and returns the agent's reply. It sees only its prompt and
+// its last text, not the rest of its conversation.
 func (k *desk) handOver(lead *agent.Agent, w *agent.Work, before string, rest []*background) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "You were asked:\n\n%s\n\nYou ended with:\n\n%s\n\nWorkflows that you had started in the background have ended since, and "+

@@ -21,10 +21,11 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// An update is what a node adds to the state. One that only has a text is encoded as that, as in logs from before there were chats.
+// An update is a node's addition to the state. One that only has a text is encoded as that, as in logs from before there were
+// chats.
 type update struct {
 	Text string `json:"text,omitempty"` // what the agent said last, if it is not the last of Messages
-	// Messages go to the end of the conversation, or take the place of those that have their IDs.
+	// Messages are appended to the conversation, or replace the messages with the same IDs.
 	Messages []model.Message `json:"messages,omitempty"`
 	Instead  bool            `json:"instead,omitempty"` // the messages take the place of the whole conversation
 	Seen     []string        `json:"seen,omitempty"`    // if not nil, in place of those before
@@ -79,8 +80,8 @@ func fold(s state, u update) state {
 	return s
 }
 
-// turned is the update of an agent that has answered a message. It has what is new in the conversation, so that a log grows by
-// what is said.
+// turned is the update of an agent that has answered a message. It holds only new messages, so that the log grows with the
+// messages and not with the whole conversation.
 func turned(s *state, out *agent.Outcome) (u update) {
 	if out.Stop == agent.StopLimit {
 		u.Text = strings.TrimSpace(fmt.Sprintf("%s\n\n(Stopped after %d turns. Send a message to continue.)", out.Text, out.Turns))
@@ -129,8 +130,8 @@ func listen(g *graph.Graph[state, update], work string) {
 	g.MaxSteps(math.MaxInt)
 }
 
-// continued implements Continue of workflow.Workflow. Of runs of other workflows the conversation is what they were given and what
-// they gave.
+// continued implements Continue of workflow.Workflow. For runs of other workflows the conversation consists of their inputs and
+// their output.
 func continued(records iter.Seq2[runlog.Record, error], message string) (json.RawMessage, error) {
 	in := Inputs{}
 	var c *conversation
@@ -273,7 +274,8 @@ func (c *conversation) effect(path string, d *runlog.Settled) error {
 	return nil
 }
 
-// mostContinued is how many bytes of a conversation a run takes over, about 250,000 tokens.
+// mostContinued is the largest size in bytes of a conversation that a run continues, about 250,000
+// tokens.
 const mostContinued = 1 << 20
 
 // bound returns the end of a conversation, from a message of the user on, that has at most so many bytes. Its last message stays

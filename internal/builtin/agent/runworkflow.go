@@ -180,7 +180,7 @@ func (k *desk) collectWorkflow(ctx context.Context, scope *journal.Scope, c *too
 	return b.told(&r), k.collect(ctx, b)
 }
 
-// say tells an agent a text that may differ when the task runs again: the text is recorded, and a repeated task gets the recorded one.
+// say sends an agent a text that may differ when the task runs again: the text is recorded, and a repeated task gets the recorded one.
 func say(ctx context.Context, scope *journal.Scope, key string, what func() string) (tool.Result, error) {
 	e := &journal.Effect{Key: key, Kind: "note", Name: key}
 	text, err := journal.Do(ctx, scope, e, func(context.Context, string) (string, error) { return what(), nil })

@@ -33,9 +33,9 @@ func (k *desk) within(place string, err error) error {
 	return e
 }
 
-// answered reports whether some of what an error waits for has come: a question has its answer,
-// or a task of a graph waits for nothing more. What waits for something else, such as a larger
-// budget, does not find that while the task runs.
+// answered reports whether some of what an error waits for has come: a question has its answer, or
+// a task of a graph waits for nothing more. A workflow that waits for another condition, such as a
+// larger budget, cannot resume while the task runs.
 func (k *desk) answered(why error) bool {
 	if k.journal == nil {
 		return false
@@ -52,7 +52,7 @@ func (k *desk) answered(why error) bool {
 	})
 }
 
-// some reports whether something is so of an error, or of one of those that it wraps.
+// some reports whether a condition holds for an error or for an error that it wraps.
 func some(err error, is func(error) bool) bool {
 	if err == nil {
 		return false

@@ -22,7 +22,8 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// How many passages are taken from a search for the question, and from one that looks into a direction.
+// These are the numbers of passages used from a search for the question, and from a search for a
+// direction.
 const (
 	broadPassages  = 10
 	narrowPassages = 4
@@ -42,7 +43,7 @@ func queries(question string) []string {
 	return plan{[]string{question, strings.Join(names, " ")}}.clean()
 }
 
-// A look is a search as it is recorded.
+// A look is the record of a search.
 type look struct {
 	Text     string    `json:"text"` // for users: the places found
 	Findings []finding `json:"findings,omitempty"`
@@ -121,7 +122,7 @@ func passage(p docindex.Passage) Passage {
 	return Passage{p.Path, p.Start, p.Start + len(lines) - 1, p.Heading, strings.Join(lines, "\n"), p.Copies}
 }
 
-// telling reports whether a line with this character says something: others mark comments.
+// telling reports whether a character is neither white space nor part of a comment or heading mark.
 func telling(r rune) bool { return !strings.ContainsRune(" \t/*#", r) }
 
 // mostOfPage is how many bytes of a page are quoted.
@@ -177,7 +178,8 @@ func pages(query, text string) (l look) {
 	return l
 }
 
-// shared counts the words of a query, as docindex.Words returns them, that a text has.
+// shared returns how many words of a query occur in a text. The words are in the form of
+// docindex.Words.
 func shared(query []string, text string) (n int) {
 	has := docindex.Words(text)
 	for _, w := range query {
@@ -188,8 +190,8 @@ func shared(query []string, text string) (n int) {
 	return n
 }
 
-// scout returns the explorer without a language model: what it finds are the directions. A question
-// that the documents do not answer has none.
+// scout returns the explorer without a language model: its findings become the directions. A
+// question that the documents do not answer has none.
 func (r *researcher) scout(ctx context.Context, t *graph.Task, s *state) (update, error) {
 	var u update
 	add := func(name, query string) error {
@@ -234,7 +236,7 @@ func (r *researcher) scout(ctx context.Context, t *graph.Task, s *state) (update
 	return u.directed(), nil
 }
 
-// directed returns the update with what it found as directions.
+// directed returns the update with its findings as directions.
 func (u update) directed() update {
 	for i := range u.Findings {
 		f := &u.Findings[i]
@@ -263,8 +265,8 @@ func (p *Passage) topic() string {
 	return cmp.Or(p.Heading, p.Path)
 }
 
-// lookInto returns a researcher without a language model. It looks once, in other files, for what
-// the question and the direction have in common.
+// lookInto returns a researcher without a language model. It searches other files once for the
+// terms shared by the question and the direction.
 func (r *researcher) lookInto(ctx context.Context, t *graph.Task, s *state, job *assignment) (update, error) {
 	d := job.Direction
 	u := update{Directions: []direction{{Key: d.Key}}}
@@ -289,7 +291,7 @@ const (
 	mostLines = 40 // of all passages, with what stands around them
 )
 
-// extract writes the brief without a language model, of passages as they are.
+// extract writes the brief without a language model, from unchanged passages.
 func (s *state) extract() (string, []Passage) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", oneLine(s.Question))
@@ -382,8 +384,8 @@ func none(s *state) string {
 	return "The documents do not answer this."
 }
 
-// choose divides the findings into those that are quoted, the answer first, and places to look next. Of what the question
-// itself found the order is kept for all but the last; one passage of a file is enough.
+// choose divides the findings into quotes, the answer first, and places to look next. Of what the question itself found
+// the order is kept for all but the last; one passage of a file is enough.
 func (s *state) choose() (quoted, rest []finding) {
 	all := slices.Clone(s.Findings)
 	first := 0

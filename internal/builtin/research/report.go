@@ -77,7 +77,7 @@ func (s *state) numbered() []finding {
 var title = regexp.MustCompile(`^# [^\n]*\n*`)
 
 // render returns the brief of a language model: the question, the text of the model, the sources
-// that it cites, and what was done.
+// that it cites, and a summary of the searches.
 func (s *state) render(text string, sources []finding, answered bool) (string, []Passage) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", oneLine(s.Question))
@@ -119,7 +119,7 @@ func (p Passage) telling() (at *Passage, text string) {
 	return at, text
 }
 
-// listing returns a report for a model that wrote none: the findings as they are.
+// listing returns the report for a model that wrote none: the list of findings.
 func (s *state) listing(sources []finding) string {
 	var b strings.Builder
 	b.WriteString("The model wrote no report. These are the findings it was to be written from.\n\n")

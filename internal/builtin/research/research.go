@@ -7,11 +7,11 @@
 // The planner turns the question into one or two broad queries, the explorer maps what the sources
 // say into two to four directions, a researcher per direction collects passages, and, while there
 // is a search budget left, the coverage check sends out again the researchers that found too
-// little. The synthesizer weighs what was found and writes.
+// little. The synthesizer weighs the findings and writes the brief.
 //
 // With a language model the nodes are agents, and the brief is prose over quotes that have been
-// looked up in their sources. Without one (the model is "offline") they search by
-// themselves, and the brief is the passages that answer best, or says that none does.
+// looked up in their sources. Without one (the model is "offline") they search by themselves, and
+// the brief quotes the best passages, or states that none answers the question.
 package research
 
 import (
@@ -32,7 +32,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// Name is what users call the workflow by.
+// Name is the name of the workflow.
 const Name = "research"
 
 // Options configure the workflow.
@@ -44,7 +44,7 @@ type Options struct {
 	Note func() string
 	// SearchWeb searches the web. Nil if it cannot be searched.
 	SearchWeb *tool.Tool
-	// Dir is what relative paths are relative to; defaults to the process's own.
+	// Dir is the base of relative paths. The default is the process's working folder.
 	Dir string
 	// CacheDir is where indexes of documents are kept; defaults to the user's cache folder.
 	CacheDir string
@@ -52,7 +52,7 @@ type Options struct {
 	Embed func(ctx context.Context, texts []string) ([][]float32, error)
 	// Policy returns the rules on reading. They apply relative to the folder of documents and, if
 	// that lies in the policy's root, also relative to the root. Files that may be read only with a
-	// user's permission are not used as documents. Defaults to those of permit.New.
+	// user's permission are not used as documents. The default is the rules of permit.New.
 	Policy func() (*permit.Policy, error)
 }
 
@@ -193,7 +193,7 @@ func (r *researcher) prepare(ctx context.Context, in *Inputs) error {
 }
 
 // file returns where a run writes its report: in a folder each run has its own file, so that a fork
-// does not overwrite that of its parent.
+// does not overwrite its parent's report.
 func (s *state) file(run string) string {
 	if s.Report != "" && os.IsPathSeparator(s.Report[len(s.Report)-1]) {
 		return filepath.Join(s.Report, "brief-"+run+".md")

@@ -75,7 +75,7 @@ type finding struct {
 	Passage
 }
 
-// An update is what a node adds to the state.
+// An update is a node's addition to the state.
 type update struct {
 	Queries    []string    `json:"queries,omitempty"`
 	Directions []direction `json:"directions,omitempty"` // by key: new, or with more queries

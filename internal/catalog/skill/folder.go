@@ -87,10 +87,10 @@ type contents struct {
 	digest string
 }
 
-// look reads all files of a folder. The digest covers the path and content of each, and, for links
-// and devices, whose content is not read, the path and what is odd about them. So it changes with
-// everything that the skill could run or tell a model. A skill that is too large to be covered is
-// refused.
+// look reads all files of a folder. The digest covers the path and content of each file. Links and
+// devices are not read: for them it covers the path and the problem. The digest therefore changes
+// with everything that the skill could run or show to a model. A skill that is too large to be
+// covered is refused.
 func look(f *frontmatter.Folder) (*contents, error) {
 	list, cut := f.Entries(".", &frontmatter.Walk{Entries: maxHelpers, Depth: maxDepth})
 	if cut {

@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-// A NotFoundError reports that there is no skill of that name.
+// A NotFoundError reports that no skill has this name.
 type NotFoundError struct {
 	Name  string
 	Known []string // those there are
@@ -26,8 +26,8 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("there is no skill %s%s", clean.Quote(e.Name), suggest.Hint(e.Name, e.Known))
 }
 
-// A ChangedError reports that the files of a skill have changed since it was found, so that they
-// are not what the user has trusted.
+// A ChangedError reports that the files of a skill have changed since the skill was found, so the
+// user has not trusted their current content.
 type ChangedError struct {
 	Name string
 	Path string // of the file that differs, relative to the folder; "" if it may be any
@@ -80,8 +80,8 @@ func (s *Skill) Load() (string, error) {
 const maxRead = 1 << 20
 
 // ReadFile reads a file that lies beside the instructions of a skill: text of at most 1 MiB. The
-// path is relative to the folder of the skill, and nothing outside of it is read. It returns a
-// *ChangedError if the file has changed since the skill was found.
+// path is relative to the folder of the skill. Files outside the folder are never read. It returns
+// a *ChangedError if the file has changed since the skill was found.
 func (s *Skill) ReadFile(rel string) (string, error) {
 	rel = path.Clean(strings.ReplaceAll(rel, `\`, "/"))
 	if rel == File {
@@ -122,8 +122,8 @@ const (
 )
 
 // Prompt returns the description of all skills for a model: names and descriptions, and how to read
-// one with the tool skill. It has at most 16 KiB: if there are too many skills, descriptions are
-// shortened, then left out, and then names are left out. Without skills it is "".
+// one with the tool skill. It has at most 16 KiB. If the skills do not fit, descriptions are
+// shortened, then omitted, and then names are omitted. Without skills it is "".
 func (l Set) Prompt() string {
 	var list []*Skill
 	for _, s := range l {

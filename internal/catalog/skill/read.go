@@ -13,7 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-// What can be wrong with a skill.
+// These are the mistakes that a skill can have.
 const (
 	missingFrontMatter = "MissingFrontMatter"
 	invalidYAML        = "InvalidYaml"
@@ -25,7 +25,7 @@ const (
 	unreadable         = "Unreadable"
 )
 
-// What should be corrected.
+// These are the warnings about a skill.
 const (
 	noExamples         = "NoExamples"
 	longDescription    = "LongDescription"
@@ -98,7 +98,7 @@ func canon(key string) string {
 	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(key))
 }
 
-// keys are the fields that some program knows.
+// keys lists the fields known to at least one program.
 var keys = []string{
 	"name", "description", "license", "compatibility", "metadata", "allowed-tools",
 	"disable-model-invocation", "user-invocable", "model", "context", "agent", "hooks", "argument-hint", "arguments", "when_to_use",
@@ -174,8 +174,8 @@ func (r *reader) metadata(f *frontmatter.Field) {
 	}
 }
 
-// name determines the name of the skill. If the name is invalid, that of the folder is used if it
-// is valid, so that skills written for less strict programs work.
+// name determines the name of the skill. If the name is invalid but the folder's name is valid,
+// read uses the folder's name, so that skills written for less strict programs work.
 func (r *reader) name(doc *frontmatter.Document) {
 	f := doc.Field("name")
 	if f == nil {

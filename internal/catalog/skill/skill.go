@@ -2,7 +2,8 @@
 //
 // A skill is a folder with a file SKILL.md, and any other files beside it. A model is told the names and
 // descriptions of all of them (Set.Prompt), reads the text of one when a task calls for it (Skill.Load),
-// and the files beside it when the text sends it there (Skill.ReadFile). Nothing here runs anything.
+// and the files beside it when the text sends it there (Skill.ReadFile). The package never runs
+// anything.
 package skill
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// File is the name of the file that makes a folder a skill.
+// File is the name of the file that every skill folder contains.
 const File = "SKILL.md"
 
 // A Skill describes a skill before its text is read. It is a value: never change a Skill that a
@@ -29,8 +30,8 @@ type Skill struct {
 	Files  []HelperFile // all but SKILL.md, by path
 	// Warnings are about SKILL.md, and about files that are odd. Their paths are relative to the folder.
 	Warnings []Finding
-	// Overrides are the other skills of that name, over which this one takes precedence, in their
-	// order of precedence.
+	// Overrides are the other skills of this name, over which this skill takes precedence, in order
+	// of precedence.
 	Overrides []Source
 }
 
@@ -41,7 +42,7 @@ type HelperFile struct {
 	sum  string
 }
 
-// A Source is where a skill comes from.
+// A Source is the origin of a skill.
 type Source struct {
 	Scope string // project or user
 	Path  string // the folder, absolute
@@ -49,7 +50,8 @@ type Source struct {
 	Line  int    // of its name in SKILL.md
 }
 
-// A Finding is something about a skill, and where. Line and Col are 0 if it is about the whole.
+// A Finding is an error or warning about a skill, with its position. Line and Col are 0 if it is
+// about the whole.
 type Finding struct {
 	Code      string // what it is about
 	Path      string
@@ -70,7 +72,7 @@ const (
 
 var namePattern = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// reserved names mean something else to the command line.
+// reserved lists the names that have another meaning on the command line.
 var reserved = []string{"help", "version"}
 
 // CheckName returns why a name is not valid for a skill, or nil.

@@ -22,7 +22,7 @@ type Report struct {
 	Warnings []Finding
 }
 
-// OK reports whether there is no error.
+// OK reports whether the result has no errors.
 func (r *Report) OK() bool { return len(r.Errors) == 0 }
 
 const (
@@ -31,8 +31,8 @@ const (
 	maxFindings       = 1000
 )
 
-// Validate checks the skill in a folder, or all those in a folder of skills. It reads files and does
-// nothing else. A folder without any skill is an error of the report.
+// Validate checks the skill in a folder, or all skills in a folder of skills. It only reads files. A
+// folder without any skill is an error of the report.
 func Validate(dir string) *Report {
 	r := &Report{}
 	abs, err := filepath.Abs(dir)
@@ -149,8 +149,9 @@ var (
 	scheme       = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 )
 
-// links returns the files that a text links to, those in the folders of the format that it names,
-// and scripts in backquotes. Text in code blocks is often only an example, so it is left out.
+// links returns the files that a text refers to: the targets of links, paths into the format's
+// folders, and scripts in backquotes. Text in code blocks is often only an example, so it is left
+// out.
 func links(body string) []link {
 	var out []link
 	fence := ""

@@ -18,7 +18,7 @@ const (
 	longestContent = 4 << 20  // bytes, encoded
 )
 
-// A File is a text of an item, such as a file, stored to show later what has changed.
+// A File is a text of an item, such as a file, stored so that later changes can be shown.
 type File struct {
 	Name   string `json:"name"`
 	Text   string `json:"text,omitempty"`

@@ -34,7 +34,7 @@ type entry struct {
 	Kept string    `json:"content,omitempty"` // the digest of the content that is kept, if any
 }
 
-// A FileError reports that the memory cannot be used, so that nothing is trusted.
+// A FileError reports that the trust file cannot be used, so nothing is trusted.
 type FileError struct {
 	Path string
 	Err  error // what is wrong and how to mend it
@@ -46,7 +46,7 @@ func (e *FileError) Error() string {
 
 func (e *FileError) Unwrap() error { return e.Err }
 
-// load reads the file. One that does not exist is empty.
+// load reads the file. A missing file counts as empty.
 func (s *Store) load() (*memory, error) {
 	m := &memory{Version: version, Projects: map[string][]entry{}, Seen: map[string][]entry{}}
 	f, err := os.OpenFile(s.path, os.O_RDONLY|nonblock, 0)

@@ -11,7 +11,7 @@ import (
 
 const nonblock = 0
 
-// private does nothing: on this system it is unknown who may write.
+// private does nothing, because this system does not report which users may write.
 func private(fs.FileInfo) error { return nil }
 
 // replaceFile replaces a file atomically, by renaming another one.

@@ -15,12 +15,13 @@ import (
 )
 
 // Trusted texts are stored in a folder beside the file, to show later how they changed. Each text
-// is a compressed file named by its digest. These files decide nothing: a missing or damaged one
-// only means that there is no text to show.
+// is a compressed file named by its digest. These files do not affect trust: if one is missing or
+// damaged, only the text to show is missing.
 
 func (s *Store) sideDir() string { return s.path + ".d" }
 
-// keep writes a content and returns its digest, or "" if there is none.
+// keep writes a content and returns its digest. If the content is empty or too long, keep writes
+// nothing and returns "".
 func (s *Store) keep(content string) (string, error) {
 	if content == "" || len(content) > longestContent {
 		return "", nil
@@ -92,7 +93,7 @@ func (s *Store) kept(id string) string {
 
 var sideName = regexp.MustCompile(`^[0-9a-f]{64}\.gz$`)
 
-// sweep removes files that nothing refers to. The caller holds the lock.
+// sweep removes files without references. The caller holds the lock.
 func (s *Store) sweep(m *memory) {
 	used := map[string]bool{}
 	for _, all := range []map[string][]entry{m.Projects, m.Seen} {

@@ -1,10 +1,10 @@
 // Package trust remembers which parts of a project its user trusts: which tools, servers, agents,
 // skills, recipes and settings may run, each in the form that the user has seen.
 //
-// The memory is one file of the user, outside every project, so that a project cannot influence
-// what is trusted. An item is trusted by the digest of all that would run: when that changes, the
-// user is asked again and shown what changed. For that, texts that were trusted are kept in a
-// folder beside the file; they decide nothing.
+// Decisions are stored in one file of the user, outside every project, so that a project cannot
+// change them. An item is trusted by the digest of all that would run: when that changes, the user
+// is asked again and shown what changed. For this purpose, trusted texts are stored in a folder
+// next to the file. They do not affect trust.
 package trust
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 )
 
-// A Kind is what an item is.
+// A Kind is the type of an item.
 type Kind string
 
 // The kinds of items.
@@ -35,7 +35,7 @@ const (
 	Run      Kind = "run"      // an imported run
 )
 
-// Runs stands for a project where imported runs are trusted, which belong to none.
+// Runs is used in place of a project for imported runs, which belong to no project.
 const Runs = "imported runs"
 
 func kinds() []Kind { return []Kind{Tool, MCP, MCPTools, Agent, Skill, Config, Workflow, Run} }
@@ -63,7 +63,7 @@ func (i Item) String() string {
 	return fmt.Sprintf("%s %s (%s)", i.Kind, clean.Text(i.Name), clean.Text(i.Path))
 }
 
-// same reports whether two items are the same thing, in whatever state.
+// same reports whether two items have the same identity, regardless of their content.
 func (i Item) same(o Item) bool { return i.Kind == o.Kind && i.Name == o.Name && i.Path == o.Path }
 
 func (i Item) check() error {
@@ -82,7 +82,7 @@ func (i Item) check() error {
 
 var digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// A State describes what is known of an item.
+// A State describes whether an item is known and trusted.
 type State string
 
 // The states of an item.
@@ -92,7 +92,7 @@ const (
 	New     State = "new"     // never trusted, or not any more
 )
 
-// A Status is what is known of an item. Only a Trusted item may run.
+// A Status holds an item's state and the details recorded about it. Only a Trusted item may run.
 type Status struct {
 	Item      Item
 	State     State
@@ -103,9 +103,9 @@ type Status struct {
 	When       time.Time // it was trusted, zero if never
 }
 
-// Diff shows what changed since the item was trusted, "" if it did not: in the form of diff -u for
-// the files of its content, otherwise for its detail. Changes that cannot be shown are only
-// mentioned.
+// Diff returns the changes since the item was trusted, in the format of diff -u: of the files of
+// its content, or else of its detail. If nothing changed, it is "". Changes that cannot be shown
+// are only mentioned.
 func (s Status) Diff() string {
 	text, _, _ := s.diff()
 	return text
@@ -143,15 +143,15 @@ func (s Status) diff() (text string, added, removed int) {
 }
 
 // A Store is the memory. It is safe for use from several goroutines and processes. Every call reads the file
-// anew. If that is damaged, of a newer version, or could have been written by somebody else, each call
-// fails and nothing is trusted.
+// anew. If the file is damaged, has a newer version, or is writable by other users, each call fails and
+// nothing is trusted.
 type Store struct {
 	path string
 	all  bool
 	now  func() time.Time
 }
 
-// Open opens the memory in a file, which need not exist. It creates nothing and does not read the
+// Open opens the memory in a file, which need not exist. It creates no files and does not read the
 // project.
 func Open(path string) (*Store, error) {
 	if path == "" {
@@ -168,9 +168,8 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
-// TrustAll returns a store for which everything is trusted and which remembers nothing, for machines that run only
-// what was reviewed before. It is for a flag that the user gives, never for anything that a project or a
-// variable of the environment says.
+// TrustAll returns a store that trusts everything and records nothing. It is meant for machines that run only
+// reviewed projects. Only a flag set by the user may select it, never a project or an environment variable.
 func (s *Store) TrustAll() *Store { return &Store{path: s.path, all: true, now: s.now} }
 
 // Path returns the file.
@@ -213,7 +212,7 @@ func (s *Store) Status(project string, items []Item) ([]Status, error) {
 	return out, nil
 }
 
-// Trust remembers items as they are, and replaces what was known of them. An item without a content
+// Trust records the items as trusted and replaces their earlier records. An item without a content
 // keeps its stored content if the digest is the same.
 func (s *Store) Trust(project string, items []Item) error {
 	id, err := s.identify(project)
@@ -271,8 +270,8 @@ func (m *memory) setSeen(id string, list []entry) {
 	}
 }
 
-// Saw remembers an item as it was last seen, for items that cannot be examined later. It does not
-// trust the item. An item that equals its trusted form is removed from the list of Seen.
+// Saw records the last seen state of an item that cannot be examined later. It does not trust the
+// item. An item that equals its trusted form is removed from the list of Seen.
 func (s *Store) Saw(project string, item Item) error {
 	id, err := s.identify(project)
 	if err != nil {
@@ -331,8 +330,8 @@ func (s *Store) Seen(project string) ([]Item, error) {
 	return out, nil
 }
 
-// Revoke forgets the items of those names, or all of the project if none are given, and returns how
-// many it forgot. The project need not exist any more.
+// Revoke removes the records of the named items and returns their number. Without names, it removes
+// all records of the project. The project need not exist any more.
 func (s *Store) Revoke(project string, names []string) (int, error) {
 	id, err := s.identify(project)
 	if err != nil {
@@ -365,7 +364,7 @@ type Known struct {
 	Items []Item
 }
 
-// Projects lists what is trusted, by the path of the project.
+// Projects returns the trusted items by the path of their project.
 func (s *Store) Projects() ([]Known, error) {
 	m, err := s.load()
 	if err != nil {

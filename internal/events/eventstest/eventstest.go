@@ -32,7 +32,7 @@ func New() (*Checker, error) {
 	return &Checker{schema}, err
 }
 
-// strict has objects refuse what they do not describe.
+// strict makes objects in a schema refuse undescribed fields.
 func strict(v any) {
 	switch v := v.(type) {
 	case map[string]any:
