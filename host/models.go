@@ -168,7 +168,7 @@ func (h *Host) note() string {
 	return "model " + c.Name + " (" + c.Why + ")"
 }
 
-// embedder returns what embeds texts with the model that SUPERSTEP_EMBEDDINGS names, nil if that is not set.
+// embedder returns a function that embeds texts with the model that SUPERSTEP_EMBEDDINGS names. It returns nil if the variable is not set.
 func (h *Host) embedder() providers.Embed {
 	if h.cfg.Env(providers.EmbeddingsVariable) == "" {
 		return nil

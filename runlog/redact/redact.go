@@ -160,8 +160,8 @@ func lines(v string) (out []string) {
 	return out
 }
 
-// spellings returns the ways a value is written: as it is, as in URLs, and as in JSON, up to
-// three times over, by encoders that escape <, > and & and by those that do not.
+// spellings returns the forms in which a value may appear: as it is, escaped as in URLs, and encoded as JSON. JSON may be encoded up to
+// three times, with or without escapes for <, > and &.
 func spellings(v string) []string {
 	out := []string{v, url.QueryEscape(v), url.PathEscape(v)}
 	level := []string{v}
