@@ -476,7 +476,7 @@ func TestReplayEndsAtTheSeam(t *testing.T) {
 	}
 }
 
-// An engine that takes up a run it was fenced off from executes it twice for a while: the old execution ends on its own, takes
+// An engine that resumes a run it was fenced off from executes it twice for a while: the old execution ends on its own, takes
 // nothing of the new one with it, and Close waits for both.
 func TestResumeOfARunThatWasFencedOffHere(t *testing.T) {
 	t.Parallel()

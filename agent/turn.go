@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -104,18 +105,35 @@ func (e *cutError) Partial() json.RawMessage {
 	return b
 }
 
-// addPart adds a piece of a turn to the partial turn that is kept if it fails.
-func addPart(to *model.Response, p model.Part) {
-	last := len(to.Message.Parts) - 1
+// heard collects what a model says in a turn, for the case that the turn fails.
+type heard struct {
+	said  model.Response // but for what is in text
+	kind  model.PartKind // of text
+	text  strings.Builder
+	count int // parts of text and reasoning, and usages
+}
+
+func (h *heard) add(p model.Part) {
 	switch {
 	case p.Kind == model.UsagePart && p.Usage != nil:
-		to.Usage = to.Usage.Add(*p.Usage)
-	case p.Kind != model.Text && p.Kind != model.Reasoning:
-	case last >= 0 && to.Message.Parts[last].Kind == p.Kind:
-		to.Message.Parts[last].Text += p.Text
+		h.said.Usage = h.said.Usage.Add(*p.Usage)
+	case p.Kind == model.Text || p.Kind == model.Reasoning:
+		if p.Kind != h.kind {
+			h.flush()
+			h.kind = p.Kind
+		}
+		h.text.WriteString(p.Text)
 	default:
-		to.Message.Role = model.Assistant
-		to.Message.Parts = append(to.Message.Parts, model.Part{Kind: p.Kind, Text: p.Text})
+		return
+	}
+	h.count++
+}
+
+func (h *heard) flush() {
+	if h.text.Len() > 0 {
+		h.said.Message.Role = model.Assistant
+		h.said.Message.Parts = append(h.said.Message.Parts, model.Part{Kind: h.kind, Text: h.text.String()})
+		h.text.Reset()
 	}
 }
 
@@ -158,14 +176,15 @@ func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint st
 			keyed := *req
 			keyed.Key = key
 			keyed.Messages = slices.Clone(req.Messages)
-			var part model.Response
+			var sofar heard
 			resp, err := model.Collect(r.Model.Generate(ctx, &keyed), func(p model.Part) {
-				if addPart(&part, p); !r.quiet && (p.Kind == model.Text || p.Kind == model.Reasoning) {
+				if sofar.add(p); !r.quiet && (p.Kind == model.Text || p.Kind == model.Reasoning) {
 					r.scope.Live(string(p.Kind), delta{r.Name, p.Text})
 				}
 			})
-			if err != nil && (len(part.Message.Parts) > 0 || part.Usage != (model.Usage{})) {
-				err = &cutError{err, part}
+			if err != nil && sofar.count > 0 {
+				sofar.flush()
+				err = &cutError{err, sofar.said}
 			}
 			return resp, r.classify(err)
 		})

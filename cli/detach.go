@@ -56,12 +56,6 @@ func (a *app) startDetached(ctx context.Context, r *running) error {
 	return a.print(p, p.Run+"\n")
 }
 
-// waitForOthers leaves a question open until the run ends: the answer comes from another process.
-func waitForOthers(ctx context.Context, _ runlog.Question) (*runlog.Answer, bool) {
-	<-ctx.Done()
-	return nil, false
-}
-
 // answering returns how questions of a run are answered.
 func (r *running) answering(asked superstep.Answering) superstep.Answering {
 	if r.detached == "" || r.onAsk != "wait" {
@@ -71,6 +65,7 @@ func (r *running) answering(asked superstep.Answering) superstep.Answering {
 		if a, ok := asked(ctx, q); ok {
 			return a, ok
 		}
-		return waitForOthers(ctx, q)
+		<-ctx.Done() // the question stays open: whoever answers does so from another process
+		return nil, false
 	}
 }
