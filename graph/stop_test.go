@@ -51,6 +51,7 @@ func TestStopHoldsBackWhatIsQueued(t *testing.T) {
 			if ran.Add(1) == 1 {
 				close(stop)
 			}
+			<-stop // else the others might all run before it is closed
 			return update{Add: 1}, nil
 		})
 		edges(g, "@start "+n, n+" @end")

@@ -65,7 +65,7 @@ func engineMutants() []mutant {
 		{"questions: each is answered once", "journal/question.go",
 			"	} else if answered {\n		return nil, &AnsweredError{path, a.Key}", "	} else if answered && a == nil {\n		return nil, &AnsweredError{path, a.Key}", tests},
 		{"questions: each is asked once", "journal/question.go",
-			"	if !asked {\n		if err := j.Write(ctx, \"\", runlog.KindAsked", "	if !asked || q != nil {\n		if err := j.Write(ctx, \"\", runlog.KindAsked", tests},
+			"	if !asked {\n		recorded := *q", "	if !asked || q != nil {\n		recorded := *q", tests},
 		{"questions: an answer has to fit", "journal/question.go",
 			"	if !a.Denied {\n		if err := q.Fits(a.Value)", "	if !a.Denied && a.Key == \"\" {\n		if err := q.Fits(a.Value)", tests},
 		{"steps: a step that cannot be recorded does not count", "graph/journal.go",
