@@ -411,6 +411,9 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 	case a.programs():
 		return usage("name a command; `" + a.cfg.Name + " --help` lists them")
 	}
+	if a.tty.OutTTY && a.tty.InTTY && a.tty.Live && !a.set.NoInput {
+		return a.terminal(cmd.Context(), "")
+	}
 	text := greeting(cmd.Context(), a, loadWorkflows(a))
 	if a.tty.OutTTY && a.tty.InTTY {
 		a.out.line(inwords.Wrap(text, a.tty.Width()))

@@ -210,7 +210,7 @@ func (v *live) block(width, height int) []string {
 			out = append(out, v.header(s, width))
 			shown := pick(rows, room)
 			room = max(1, room-len(shown))
-			out = append(out, v.table(shown, len(rows)-len(shown), width, now)...)
+			out = append(out, v.paint().table(shown, len(rows)-len(shown), width, now)...)
 		}
 	}
 	return append(out, v.footer(r, now, width))
@@ -252,6 +252,8 @@ func spinner(frame int) string {
 	frames := [...]string{"⣷", "⣯", "⣟", "⡿", "⢿", "⣻", "⣽", "⣾"}
 	return frames[frame%len(frames)]
 }
+
+func (v *live) paint() painter { return painter{v.pal, v.frame} }
 
 // names are the nodes of a step, each once.
 func names(r *transcript.Run, s *transcript.Step) string {
@@ -389,7 +391,7 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 		return
 	}
 	shown := pick(rows, maxRows)
-	for _, line := range v.table(shown, len(rows)-len(shown), width, rec.Time) {
+	for _, line := range v.paint().table(shown, len(rows)-len(shown), width, rec.Time) {
 		v.put(line)
 	}
 }

@@ -109,7 +109,7 @@ func TestProgress(t *testing.T) {
 		t.Errorf("%d lines of progress in four seconds, want 2:\n%s", n, x.out.String())
 	}
 	task := x.s.run.Task("explorer")
-	if got := live.doing(task); !strings.HasPrefix(got, strings.Repeat("█", 14)+"░") || !strings.HasSuffix(got, "indexing 60 files") {
+	if got := live.paint().doing(task); !strings.HasPrefix(got, strings.Repeat("█", 14)+"░") || !strings.HasSuffix(got, "indexing 60 files") {
 		t.Errorf("the bar is %q", got)
 	}
 	x.live("explorer", "progress", `{"text":"indexed","all":100,"done":100}`)

@@ -21,6 +21,12 @@ type row struct {
 	place int // as declared
 }
 
+// A painter draws rows.
+type painter struct {
+	pal   Palette
+	frame int // of the spinners
+}
+
 // rowsOf returns the rows of a step as declared.
 func rowsOf(r *transcript.Run, s *transcript.Step) []row {
 	var out []row
@@ -91,7 +97,7 @@ func pick(rows []row, most int) []row {
 }
 
 // table returns rows as lines below each other. Parts that do not fit are omitted, the least important first.
-func (v *live) table(rows []row, more, width int, now time.Time) []string {
+func (v painter) table(rows []row, more, width int, now time.Time) []string {
 	var out []string
 	wide := 0
 	for _, t := range rows {
@@ -108,7 +114,7 @@ func (v *live) table(rows []row, more, width int, now time.Time) []string {
 }
 
 // row is a line of at most width cells: label, agent, title, facts, and what it does.
-func (v *live) row(t row, wide, width int, now time.Time) string {
+func (v painter) row(t row, wide, width int, now time.Time) string {
 	glyph, doing, must := v.state(t, now)
 	label := short(t.label, wide)
 	facts, doing := v.facts(t.Task, now), cut(doing, width)
@@ -156,7 +162,7 @@ func (v *live) row(t row, wide, width int, now time.Time) string {
 }
 
 // state returns the sign of a row and what it does or waits for, and whether that must be seen.
-func (v *live) state(t row, now time.Time) (glyph, doing string, must bool) {
+func (v painter) state(t row, now time.Time) (glyph, doing string, must bool) {
 	if len(t.Bad) > 0 {
 		doing = v.pal.Yellow("ran on error input: " + strings.Join(t.Bad, ", "))
 	}
@@ -201,7 +207,7 @@ func needs(t *transcript.Task) string {
 }
 
 // facts returns the number of tool calls of a task and its subtasks, and its duration.
-func (v *live) facts(t *transcript.Task, now time.Time) string {
+func (v painter) facts(t *transcript.Task, now time.Time) string {
 	facts := inwords.Brief(t.Time.Elapsed(now))
 	if _, tools := t.Total(); tools > 0 {
 		facts = inwords.Plural(tools, "tool") + " · " + facts
@@ -210,7 +216,7 @@ func (v *live) facts(t *transcript.Task, now time.Time) string {
 }
 
 // doing returns the current activity of a running task.
-func (v *live) doing(t *transcript.Task) string {
+func (v painter) doing(t *transcript.Task) string {
 	if p := t.Progress; p != nil {
 		const cells = 20
 		done := max(0, min(cells, int(cells*p.Done/max(1, p.All))))

@@ -24,7 +24,7 @@ func TestRowsOfAnyWidth(t *testing.T) {
 			run.Apply(runlog.Record{Kind: runlog.KindEvent, Path: path, Data: json.RawMessage(`{"name":"progress","data":{"text":"x","done":-7,"all":9}}`)})
 		}
 		width := rapid.IntRange(20, 100).Draw(t, "width")
-		for _, line := range (&live{}).table(rowsOf(&run, run.Steps[0]), 0, width, time.Time{}) {
+		for _, line := range (painter{}).table(rowsOf(&run, run.Steps[0]), 0, width, time.Time{}) {
 			if n := ansi.StringWidth(line); n > width {
 				t.Errorf("%q has %d cells of %d", line, n, width)
 			}

@@ -1,0 +1,679 @@
+package tui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/host"
+	sockets "github.com/superstep-dev/superstep/internal/live"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A Backend is what the full-screen terminal needs of the program around it. Runs execute in processes of their own; the terminal only follows them and
+// sends them requests, so that closing it changes none.
+type Backend interface {
+	// Engine returns an engine that reads runs and sends requests to them.
+	Engine(ctx context.Context) (*superstep.Engine, error)
+	// Start starts, resumes or continues a run in a process of its own, and returns its ID.
+	Start(ctx context.Context, s *Start) (run string, err error)
+	// Catalog returns what can be started and named here.
+	Catalog(ctx context.Context) (*Catalog, error)
+	// Inbox returns the open questions of all runs of the store, the oldest first.
+	Inbox(ctx context.Context) ([]Waiting, error)
+	// Command carries out a command line of this program, without its name, and returns what it prints.
+	Command(ctx context.Context, args ...string) (output string, err error)
+}
+
+// A Start names what to execute: a new run of a workflow, or a run to resume.
+type Start struct {
+	Workflow string          // of a new run
+	Inputs   json.RawMessage // of a new run: an object
+	Run      string          // to resume, or to continue with Message
+	Message  string          // the next message of the conversation of Run
+	Model    string          // "" for the one that is configured
+}
+
+// A Catalog is what can be started and named in the folder.
+type Catalog struct {
+	Folder    string      // for people
+	Model     string      // that runs use, "" if there is none
+	NoModel   string      // why there is none
+	Workflows []host.Item // runnable
+	Agents    []host.Item
+	Skills    []host.Item
+	Demo      bool // whether the program has one
+}
+
+// A Waiting is an open question of some run of the store.
+type Waiting struct {
+	Run, Title, Workflow string
+	Path, Label, Agent   string // of the task
+	Key                  string
+	Kind                 runlog.QuestionKind
+	Text                 string // on one line
+	Since                time.Time
+}
+
+// TerminalOptions are the settings of a Terminal.
+type TerminalOptions struct {
+	Run     string            // the run to show, "" for the start page
+	History string            // the file that keeps what was typed, "" for none
+	Drafts  string            // the folder that keeps what was typed and not sent, "" for none
+	Keys    map[string]string // keys by action, in place of the default; see KeyActions
+	Bell    bool
+	Calm    bool             // no spinners, timers of whole seconds
+	Now     func() time.Time // defaults to time.Now
+}
+
+// focus is what keys are for.
+type focus int
+
+const (
+	onComposer focus = iota
+	onCard
+	onPane // the rows of the run, or the page that covers them
+)
+
+// frameGap is the least time between two drawings of what runs do.
+const frameGap = 33 * time.Millisecond
+
+type (
+	frameMsg  struct{}            // runs have changed
+	tickMsg   time.Time           // time has passed
+	doneMsg   struct{ do func() } // an action has ended; do runs with the lock held
+	resizeMsg = tea.WindowSizeMsg
+)
+
+// A Terminal is the full-screen view of the runs of a store. All of its fields are protected by mu: the goroutines that follow runs change them, too.
+type Terminal struct {
+	ctx     context.Context
+	backend Backend
+	opt     TerminalOptions
+	pal     Palette
+	keys    *keymap
+	send    func(tea.Msg)
+
+	mu      sync.Mutex
+	engine  *superstep.Engine // nil until it is open
+	dirty   bool
+	width   int
+	height  int
+	frame   int
+	focus   focus
+	runs    map[string]*following
+	run     *following // that is shown, nil for the start page
+	view    *runPane   // of that run
+	panes   []pane     // that cover it, the last on top
+	card    *cardView  // nil if nothing is asked
+	compose *composer
+	inbox   []Waiting
+	catalog *Catalog
+	notice  string // the last thing that was reported, until the next key
+	failed  bool   // it is an error
+	quits   time.Time
+	blurred bool
+	rang    map[string]bool // questions that have rung, by identity
+	drawn   time.Time       // when the screen was last drawn
+}
+
+// A pane covers the run view, or is it. Its methods are called with the lock held and do no I/O.
+type pane interface {
+	title() string
+	draw(w, h int) []string              // at most h lines of at most w cells
+	key(k tea.KeyPressMsg) (cmd tea.Cmd) // of a key that is not global
+	hints() string                       // what the keys do, the most important first
+}
+
+// following is a run that the terminal follows.
+type following struct {
+	id     string
+	run    transcript.Run
+	loaded bool // all that was stored when it was opened has been applied
+	only   bool // live records of its process are out of reach
+	err    error
+	stop   context.CancelFunc
+	ended  bool // no process executes it any more, as far as is known
+}
+
+// RunTerminal shows the terminal until the user leaves it.
+func (c *Screen) RunTerminal(ctx context.Context, b Backend, opt *TerminalOptions) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t, err := newTerminal(ctx, b, c.Out, opt)
+	if err != nil {
+		return err
+	}
+	p := tea.NewProgram(t, tea.WithContext(ctx), tea.WithInput(c.in.r), tea.WithOutput(c.out), tea.WithFPS(30))
+	t.send = p.Send
+	var pumps sync.WaitGroup
+	pumps.Go(func() { t.pump(ctx) })
+	_, err = p.Run()
+	cancel()
+	pumps.Wait()
+	t.compose.keep()
+	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptions) (*Terminal, error) {
+	t := &Terminal{ctx: ctx, backend: b, opt: *opt, pal: pal, send: func(tea.Msg) {}, width: 80, height: 24, runs: map[string]*following{},
+		rang: map[string]bool{}}
+	if t.opt.Now == nil {
+		t.opt.Now = time.Now
+	}
+	var err error
+	if t.keys, err = newKeymap(opt.Keys); err != nil {
+		return nil, err
+	}
+	t.compose = newComposer(t)
+	return t, nil
+}
+
+// pump draws runs that have changed, and the time, until ctx ends.
+func (t *Terminal) pump(ctx context.Context) {
+	frames := time.NewTicker(frameGap)
+	defer frames.Stop()
+	var ticked time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-frames.C:
+			t.mu.Lock()
+			dirty, moves, gap := t.dirty, t.moves(), time.Second
+			t.dirty = false
+			t.mu.Unlock()
+			if moves && !t.opt.Calm {
+				gap = 100 * time.Millisecond
+			}
+			switch {
+			case dirty:
+				t.send(frameMsg{})
+			case now.Sub(ticked) >= gap:
+				ticked = now
+				t.send(tickMsg(now))
+			}
+		}
+	}
+}
+
+// moves reports whether the shown run works.
+func (t *Terminal) moves() bool {
+	return t.run != nil && t.run.run.Status == runlog.Running && !t.run.ended
+}
+
+// open shows a run, and follows it from now on. The caller holds the lock.
+func (t *Terminal) open(id string) {
+	f := t.runs[id]
+	if f == nil {
+		f = t.follow(id)
+	}
+	t.run, t.panes, t.notice = f, nil, ""
+	t.view = newRunPane(t, f)
+	t.compose.load(id)
+	t.setFocus(onComposer)
+}
+
+// follow begins to follow a run. The caller holds the lock.
+func (t *Terminal) follow(id string) *following {
+	ctx, stop := context.WithCancel(t.ctx)
+	f := &following{id: id, stop: stop}
+	f.run.Window = 32 << 20
+	t.runs[id] = f
+	go func() {
+		err := t.read(ctx, f)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if ctx.Err() == nil {
+			f.err, f.ended = err, true
+		}
+		f.loaded, t.dirty = true, true
+	}()
+	return f
+}
+
+// read applies the records of a run until no process executes it any more.
+func (t *Terminal) read(ctx context.Context, f *following) error {
+	engine, err := t.reader(ctx)
+	if err != nil {
+		return err
+	}
+	info, err := engine.Find(ctx, f.id)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	from := f.run.Seq + 1
+	t.mu.Unlock()
+	for rec, err := range engine.Follow(ctx, f.id, from) {
+		if err != nil {
+			return err
+		}
+		t.mu.Lock()
+		t.apply(f, &rec)
+		if rec.Seq >= info.Head && !f.loaded {
+			f.loaded = true
+		}
+		t.mu.Unlock()
+	}
+	if info, err = engine.Find(ctx, f.id); err == nil {
+		t.mu.Lock()
+		f.run.End(info.Status)
+		t.mu.Unlock()
+	}
+	return err
+}
+
+// apply takes the next record of a run. The caller holds the lock.
+func (t *Terminal) apply(f *following, rec *runlog.Record) {
+	if rec.Kind == runlog.KindEvent && rec.Seq == 0 && sockets.StoredOnly(rec) {
+		f.only = true
+	}
+	f.run.Apply(*rec)
+	if f.loaded || rec.Seq == 0 {
+		t.dirty = true
+	}
+}
+
+// reader returns the engine, and opens it the first time.
+func (t *Terminal) reader(ctx context.Context) (*superstep.Engine, error) {
+	t.mu.Lock()
+	e := t.engine
+	t.mu.Unlock()
+	if e != nil {
+		return e, nil
+	}
+	e, err := t.backend.Engine(ctx)
+	if err == nil {
+		t.mu.Lock()
+		t.engine = e
+		t.mu.Unlock()
+	}
+	return e, err
+}
+
+// resume follows a run again that may be executed again. The caller holds the lock.
+func (t *Terminal) resume(f *following) {
+	f.stop()
+	fresh := t.follow(f.id)
+	fresh.loaded = false
+	if t.run == f {
+		t.run = fresh
+		t.view.follow(fresh)
+	}
+}
+
+// do carries out an action that may take time. Then runs with the lock held afterwards, unless the action failed; nil does nothing.
+func (t *Terminal) do(what string, action func(ctx context.Context, e *superstep.Engine) error, then func()) tea.Cmd {
+	t.say(what + " …")
+	return func() tea.Msg {
+		e, err := t.reader(t.ctx)
+		if err == nil {
+			err = action(t.ctx, e)
+		}
+		return doneMsg{func() {
+			switch {
+			case err != nil:
+				t.fail(err)
+			default:
+				t.say(what + ": done")
+				if then != nil {
+					then()
+				}
+			}
+		}}
+	}
+}
+
+// say shows a notice until the next key.
+func (t *Terminal) say(text string) { t.notice, t.failed = transcript.Line(text), false }
+
+// fail shows why something did not work.
+func (t *Terminal) fail(err error) { t.notice, t.failed = transcript.Line(err.Error()), true }
+
+// Init implements tea.Model.
+func (t *Terminal) Init() tea.Cmd {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.opt.Run != "" {
+		t.open(t.opt.Run)
+	} else {
+		t.compose.load("")
+	}
+	return tea.Batch(t.look(), t.compose.init())
+}
+
+// look reads the catalog and the inbox.
+func (t *Terminal) look() tea.Cmd {
+	return tea.Batch(func() tea.Msg {
+		c, err := t.backend.Catalog(t.ctx)
+		return doneMsg{func() {
+			if t.catalog = c; err != nil {
+				t.fail(err)
+			}
+		}}
+	}, t.lookInbox())
+}
+
+func (t *Terminal) lookInbox() tea.Cmd {
+	return func() tea.Msg {
+		list, err := t.backend.Inbox(t.ctx)
+		return doneMsg{func() {
+			if err == nil {
+				t.inbox = list
+			}
+		}}
+	}
+}
+
+// Update implements tea.Model.
+func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var cmd tea.Cmd
+	switch m := msg.(type) {
+	case resizeMsg:
+		t.width, t.height = m.Width, m.Height
+	case frameMsg:
+	case tickMsg:
+		t.frame++
+		if t.frame%50 == 0 {
+			cmd = t.lookInbox()
+		}
+	case doneMsg:
+		if m.do != nil {
+			m.do()
+		}
+	case tea.FocusMsg:
+		t.blurred = false
+	case tea.BlurMsg:
+		t.blurred = true
+	case tea.KeyPressMsg:
+		cmd = t.key(m)
+	case tea.PasteMsg:
+		if t.focus == onComposer {
+			cmd = t.compose.paste(m.Content)
+		} else if t.focus == onCard && t.card != nil {
+			t.card.paste(m.Content)
+		}
+	default:
+		cmd = t.compose.update(msg)
+	}
+	return t, tea.Batch(cmd, t.settle())
+}
+
+// settle brings what depends on runs up to date: the card, and the bell.
+func (t *Terminal) settle() tea.Cmd {
+	t.nextCard()
+	return t.ring()
+}
+
+// key routes a key: global ones first, then to what has the focus.
+func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
+	if !t.keys.is(k, "stop") {
+		t.quits = time.Time{}
+	}
+	if t.failed || !strings.HasSuffix(t.notice, "…") {
+		t.notice, t.failed = "", false
+	}
+	switch {
+	case t.keys.is(k, "suspend"):
+		return tea.Suspend
+	case t.keys.is(k, "stop"):
+		return t.stopKey()
+	case t.keys.is(k, "leave") && t.compose.empty():
+		return tea.Quit
+	case t.keys.is(k, "focus"):
+		if t.focus == onComposer && t.compose.completing() {
+			break
+		}
+		t.nextFocus()
+		return nil
+	case t.keys.is(k, "expand"):
+		if t.view != nil {
+			t.view.expanded = !t.view.expanded
+		}
+		return nil
+	case t.keys.is(k, "tasks"):
+		if t.view != nil {
+			t.view.todos = !t.view.todos
+		}
+		return nil
+	case t.keys.is(k, "graph"):
+		return t.showGraph()
+	case t.keys.is(k, "mode"):
+		return t.nextMode()
+	case t.keys.is(k, "back") && t.focus != onCard && len(t.panes) > 0 && !t.compose.completing():
+		t.pop()
+		return nil
+	}
+	switch t.focus {
+	case onCard:
+		if t.card != nil {
+			return t.card.key(k)
+		}
+		t.setFocus(onComposer)
+		return nil
+	case onPane:
+		if p := t.top(); p != nil {
+			return p.key(k)
+		}
+		return t.letter(k)
+	}
+	if t.card != nil && t.compose.empty() && t.card.takes(k) {
+		t.setFocus(onCard)
+		return t.card.key(k)
+	}
+	if p := t.top(); p != nil && t.compose.empty() && scrolls(k) {
+		return p.key(k)
+	}
+	return t.compose.key(k)
+}
+
+// letter carries out a key of the start page, where no run is shown.
+func (t *Terminal) letter(k tea.KeyPressMsg) tea.Cmd {
+	switch {
+	case t.keys.is(k, "help"):
+		t.push(newHelpPane(t))
+	case t.keys.is(k, "inbox"):
+		t.push(newInboxPane(t))
+	case t.keys.is(k, "runs"):
+		return t.showRuns()
+	}
+	return nil
+}
+
+// scrolls reports whether a key scrolls.
+func scrolls(k tea.KeyPressMsg) bool {
+	switch k.String() {
+	case "pgup", "pgdown", "up", "down", "home", "end":
+		return true
+	}
+	return false
+}
+
+// nextFocus moves the focus: composer, card, page, composer.
+func (t *Terminal) nextFocus() {
+	switch {
+	case t.focus == onComposer && t.card != nil:
+		t.setFocus(onCard)
+	case t.focus != onPane:
+		t.setFocus(onPane)
+	default:
+		t.setFocus(onComposer)
+	}
+}
+
+func (t *Terminal) setFocus(f focus) {
+	t.focus = f
+	t.compose.focus(f == onComposer)
+}
+
+// top is the page on top, the run view if none covers it, nil on the start page.
+func (t *Terminal) top() pane {
+	if n := len(t.panes); n > 0 {
+		return t.panes[n-1]
+	}
+	if t.view != nil {
+		return t.view
+	}
+	return nil
+}
+
+// push covers what is shown with a page, which has the focus.
+func (t *Terminal) push(p pane) {
+	t.panes = append(t.panes, p)
+	t.setFocus(onPane)
+}
+
+// pop uncovers what is below.
+func (t *Terminal) pop() {
+	t.panes = t.panes[:len(t.panes)-1]
+	if len(t.panes) == 0 {
+		t.setFocus(onComposer)
+	}
+}
+
+// stopKey is ^C: it clears what is typed, then leaves what is on top, and stops the run when pressed twice.
+func (t *Terminal) stopKey() tea.Cmd {
+	now := t.opt.Now()
+	switch {
+	case !t.compose.empty():
+		t.compose.clear()
+		return nil
+	case t.run == nil || !t.moves():
+		if now.Sub(t.quits) < 2*time.Second {
+			return tea.Quit
+		}
+		t.quits = now
+		t.say("^C again leaves; nothing that runs is stopped by that")
+		return nil
+	case now.Sub(t.quits) < 2*time.Second:
+		t.quits = time.Time{}
+		return t.stopRun()
+	}
+	t.quits = now
+	t.say("^C again stops the run at its next checkpoint (it can be resumed); ^D leaves and lets it run")
+	return nil
+}
+
+// stopRun pauses the shown run.
+func (t *Terminal) stopRun() tea.Cmd {
+	id := t.run.id
+	return t.do("stopping run "+id, func(ctx context.Context, e *superstep.Engine) error { return e.Pause(ctx, id, "person") }, func() {
+		t.say("run " + id + " is stopped; go on with /resume, or superstep runs resume " + id)
+	})
+}
+
+// View implements tea.Model.
+func (t *Terminal) View() tea.View {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := t.lines(t.width, t.height)
+	v := tea.NewView(strings.Join(lines, "\n"))
+	v.AltScreen, v.ReportFocus = true, true
+	v.WindowTitle = t.windowTitle()
+	if t.focus == onComposer {
+		v.Cursor = t.compose.cursor(t.height)
+	}
+	t.drawn = t.opt.Now()
+	return v
+}
+
+// lines draws the whole screen: exactly h lines of at most w cells.
+func (t *Terminal) lines(w, h int) []string {
+	if w < 20 || h < 6 {
+		out := make([]string, max(h, 0))
+		if h > 0 {
+			out[0] = cut("too small", max(w, 0))
+		}
+		return out
+	}
+	var below []string
+	if line := t.inboxLine(w); line != "" && h > 12 {
+		below = append(below, line)
+	}
+	if t.card != nil {
+		below = append(below, t.card.draw(w, max(4, h*3/5))...)
+	}
+	below = append(below, t.compose.draw(w, max(1, min(8, h/3)))...)
+	below = append(below, t.hintLine(w))
+	below = below[max(0, len(below)-h+2):]
+	head := t.header(w)
+	room := h - len(head) - len(below)
+	var body []string
+	switch p := t.top(); {
+	case room <= 0:
+	case p != nil:
+		body = p.draw(w, room)
+	default:
+		body = t.startPage(w, room)
+	}
+	if len(body) > room {
+		body = body[:max(0, room)]
+	}
+	for len(body) < room {
+		body = append(body, "")
+	}
+	out := make([]string, 0, h)
+	out = append(append(append(out, head...), body...), below...)
+	for i, l := range out {
+		if ansi.StringWidth(l) > w {
+			out[i] = ansi.Truncate(l, w, "…")
+		}
+	}
+	return out
+}
+
+// inboxLine tells what waits for the user in other runs.
+func (t *Terminal) inboxLine(w int) string {
+	here, other := 0, ""
+	for _, q := range t.inbox {
+		switch {
+		case t.run != nil && q.Run == t.run.id:
+			here++
+		case other == "":
+			other = fmt.Sprintf("%s asks: %s", q.Run, q.Text)
+		}
+	}
+	if other == "" {
+		return ""
+	}
+	n := len(t.inbox)
+	if here > 0 {
+		other = fmt.Sprintf("this run %d, %s", here, other)
+	}
+	return t.pal.Yellow(cut(fmt.Sprintf(" Inbox %d (%s)", n, other), w))
+}
+
+// hintLine is the last line: a notice, or what the keys do.
+func (t *Terminal) hintLine(w int) string {
+	switch {
+	case t.notice != "" && t.failed:
+		return t.pal.Red(cut(" ✗ "+t.notice, w))
+	case t.notice != "":
+		return cut(" "+t.notice, w)
+	}
+	hints := "Enter send · Tab agents · /help · ^D leave"
+	switch {
+	case t.focus == onCard && t.card != nil:
+		hints = t.card.hints()
+	case t.focus == onPane && t.top() != nil:
+		hints = t.top().hints()
+	case t.focus == onComposer:
+		hints = t.compose.hints()
+	}
+	return t.pal.Dim(cut(" "+hints, w))
+}
