@@ -22,7 +22,7 @@ import (
 // terminal opens the full-screen terminal, with a run or with the start page.
 func (a *app) terminal(ctx context.Context, run string) error {
 	b := &terminalBackend{a: a, global: a.opt.Args}
-	return a.tty.RunTerminal(ctx, b, &tui.TerminalOptions{Run: run, Bell: !a.set.NoBell,
+	return a.tty.RunTerminal(ctx, a.opt.Stdout, b, &tui.TerminalOptions{Run: run, Bell: !a.set.NoBell,
 		History: filepath.Join(a.host().DataDir(), "terminal", "history"), Drafts: filepath.Join(a.host().DataDir(), "terminal", "drafts")})
 }
 

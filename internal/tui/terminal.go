@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -145,15 +146,15 @@ type following struct {
 	ended  bool // no process executes it any more, as far as is known
 }
 
-// RunTerminal shows the terminal until the user leaves it.
-func (c *Screen) RunTerminal(ctx context.Context, b Backend, opt *TerminalOptions) error {
+// RunTerminal shows the terminal until the user leaves it. Out is the terminal itself.
+func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt *TerminalOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t, err := newTerminal(ctx, b, c.Out, opt)
 	if err != nil {
 		return err
 	}
-	p := tea.NewProgram(t, tea.WithContext(ctx), tea.WithInput(c.in.r), tea.WithOutput(c.out), tea.WithFPS(30))
+	p := tea.NewProgram(t, tea.WithContext(ctx), tea.WithInput(c.in.r), tea.WithOutput(out), tea.WithFPS(30))
 	t.send = p.Send
 	var pumps sync.WaitGroup
 	pumps.Go(func() { t.pump(ctx) })
