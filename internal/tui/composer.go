@@ -8,6 +8,7 @@ import (
 
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/runlog"
@@ -25,6 +26,9 @@ func newComposer(t *Terminal) *composer {
 	a.Prompt, a.ShowLineNumbers, a.EndOfBufferCharacter = "> ", false, ' '
 	a.Placeholder = "message, /command, @agent or @file"
 	a.SetVirtualCursor(false)
+	plain, dim := lipgloss.NewStyle(), lipgloss.NewStyle().Faint(bool(t.pal))
+	state := textarea.StyleState{Base: plain, Text: plain, CursorLine: plain, EndOfBuffer: plain, Prompt: plain, Placeholder: dim}
+	a.SetStyles(textarea.Styles{Focused: state, Blurred: state})
 	a.KeyMap.InsertNewline.SetKeys(t.keys.keys["newline"]...)
 	c := &composer{t: t, area: a}
 	return c

@@ -55,7 +55,7 @@ func (p painter) message(s string, w int) []string {
 }
 
 // part draws a part of a task in full.
-func (p painter) part(r *transcript.Run, t *transcript.Task, x *transcript.Part, o *partOptions) []string {
+func (p painter) part(x *transcript.Part, o *partOptions) []string {
 	w := o.width
 	switch x.Kind {
 	case transcript.Text:
@@ -74,7 +74,7 @@ func (p painter) part(r *transcript.Run, t *transcript.Task, x *transcript.Part,
 		}
 		return indented(lines, " ∴ ", "   ")
 	case transcript.ToolUse:
-		return p.tool(r, x.Tool, o)
+		return p.tool(x.Tool, o)
 	case transcript.Ask:
 		return p.asked(x.Question, w)
 	}
@@ -104,13 +104,9 @@ func (p painter) asked(q *transcript.Question, w int) []string {
 	return []string{cut(" ? "+transcript.Line(q.Question), max(12, w-4-ansi.StringWidth(transcript.Line(answer)))) + p.pal.Dim(" → "+cut(transcript.Line(answer), w/2))}
 }
 
-// tool draws a call: one line, the agent that works for it, and with expanded what it gave.
-func (p painter) tool(r *transcript.Run, u *transcript.Tool, o *partOptions) []string {
+// tool draws a call: one line, and with expanded what it gave.
+func (p painter) tool(u *transcript.Tool, o *partOptions) []string {
 	out := []string{" " + cut(p.toolLine(u, o.now), o.width-1)}
-	if c := u.Child; c != nil {
-		x := row{Task: c, label: helper(c)}
-		out = append(out, "  "+p.pal.Dim("└─")+strings.TrimPrefix(p.row(x, min(24, ansi.StringWidth(x.label)), o.width-6, o.now), " "))
-	}
 	if o.expanded && u.Result != "" {
 		lines := strings.Split(ansi.Wrap(strings.TrimRight(u.Result, "\n"), max(8, o.width-6), ""), "\n")
 		if len(lines) > 20 {
@@ -120,7 +116,6 @@ func (p painter) tool(r *transcript.Run, u *transcript.Tool, o *partOptions) []s
 			out = append(out, "     "+p.pal.Dim(l))
 		}
 	}
-	_ = r
 	return out
 }
 

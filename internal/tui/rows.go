@@ -64,6 +64,23 @@ func rowsOf(r *transcript.Run, s *transcript.Step) []row {
 	return out
 }
 
+// teamOf returns the agents that work for a call, as declared. One of them may ask before it has begun.
+func teamOf(r *transcript.Run, call *transcript.Task) []row {
+	var out []row
+	var add func(t *transcript.Task)
+	add = func(t *transcript.Task) {
+		if len(t.Agents) > 0 || t.State == transcript.Waiting || len(t.Children) == 0 && t != call {
+			out = append(out, row{t, helper(t), len(out)})
+			return
+		}
+		for _, in := range slices.SortedFunc(slices.Values(t.Children), r.Compare) {
+			add(in)
+		}
+	}
+	add(call)
+	return out
+}
+
 // helper is what an agent is called that works for another: by its name, and its number if several were begun at once.
 func helper(t *transcript.Task) string {
 	name, number, _ := strings.Cut(t.Path[strings.LastIndexByte(t.Path, '/')+1:], "[")

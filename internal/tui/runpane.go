@@ -181,11 +181,16 @@ func (v *runPane) part(r *transcript.Run, t *transcript.Task, p *transcript.Part
 		}
 	}
 	key := blockKey{task: t, part: p.ID, kind: blockPart}
-	if c, ok := v.cache[key]; ok && !moving && c.rev == rev && c.width == w && c.expanded == v.expanded {
+	team := p.Tool != nil && p.Tool.Child != nil
+	chosen := team && v.t.focus == onPane && len(v.t.panes) == 0
+	if c, ok := v.cache[key]; ok && !moving && !chosen && c.rev == rev && c.width == w && c.expanded == v.expanded {
 		return c.lines
 	}
-	lines := v.t.paint().part(r, t, p, &partOptions{width: w, expanded: v.expanded, now: v.t.opt.Now()})
-	if !moving {
+	lines := v.t.paint().part(p, &partOptions{width: w, expanded: v.expanded, now: v.t.opt.Now()})
+	if team { // the agents come below the call, and what it gave below them
+		lines = slices.Insert(lines, 1, v.tree(teamOf(r, p.Tool.Child), w, !moving)...)
+	}
+	if !moving && !chosen {
 		v.cache[key] = drawnBlock{rev, w, v.expanded, lines}
 	}
 	return lines
@@ -212,10 +217,13 @@ func (v *runPane) live(t *transcript.Task, w int) []string {
 	return said.draw(v.t, t.LiveTail(64<<10), w)
 }
 
-// rows draws the agents of a step: the most important ones in declared order, and what the selected one says and does.
+// rows draws the agents of a step.
 func (v *runPane) rows(s *transcript.Step, w int) []string {
-	r, now := &v.f.run, v.t.opt.Now()
-	all := rowsOf(r, s)
+	return v.tree(rowsOf(&v.f.run, s), w, s.Done)
+}
+
+// tree draws agents that work side by side: the most important ones in declared order, and what the selected one says and does.
+func (v *runPane) tree(all []row, w int, done bool) []string {
 	if len(all) == 0 {
 		return nil
 	}
@@ -224,30 +232,31 @@ func (v *runPane) rows(s *transcript.Step, w int) []string {
 		most = len(all)
 	}
 	shown := pick(all, most)
-	sel := v.selected(s, all)
-	if sel >= 0 && !slices.ContainsFunc(shown, func(x row) bool { return x.Path == all[sel].Path }) {
-		shown[len(shown)-1] = all[sel]
+	sel := ""
+	if t := v.chosen(); t != nil {
+		sel = t.Path
+	}
+	if i := slices.IndexFunc(all, func(x row) bool { return x.Path == sel }); i >= 0 && !slices.ContainsFunc(shown, func(x row) bool { return x.Path == sel }) {
+		shown[len(shown)-1] = all[i]
 		slices.SortFunc(shown, func(a, b row) int { return cmp.Compare(a.place, b.place) })
 	}
-	p := v.t.paint()
-	wide := 0
+	p, wide := v.t.paint(), 0
 	for _, x := range shown {
 		wide = max(wide, ansi.StringWidth(x.label))
 	}
 	wide = min(wide, max(8, w/3))
 	var out []string
 	for i, x := range shown {
-		tree := "├─"
+		branch := "├─"
 		if i == len(shown)-1 && len(shown) == len(all) {
-			tree = "└─"
+			branch = "└─"
 		}
 		mark := " "
-		focused := sel >= 0 && x.Path == all[sel].Path
-		if focused && v.t.focus == onPane && len(v.t.panes) == 0 {
+		if x.Path == sel && v.t.focus == onPane && len(v.t.panes) == 0 {
 			mark = "▸"
 		}
-		out = append(out, mark+v.t.pal.Dim(tree)+strings.TrimPrefix(p.row(x, wide, w-4, now), " "))
-		if (focused || v.expanded) && w >= 80 && !s.Done {
+		out = append(out, mark+v.t.pal.Dim(branch)+strings.TrimPrefix(p.row(x, wide, w-4, v.t.opt.Now()), " "))
+		if (x.Path == sel || v.expanded) && w >= 80 && !done && !x.Ended() {
 			out = append(out, v.inline(x.Task, w)...)
 		}
 	}

@@ -1,0 +1,139 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"pgregory.net/rapid"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/transcript/recorded"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// nowhere is a backend of a terminal that only draws.
+type nowhere struct{}
+
+func (nowhere) Engine(context.Context) (*superstep.Engine, error) {
+	return nil, errors.New("no engine")
+}
+func (nowhere) Start(context.Context, *Start) (string, error) {
+	return "", errors.New("nothing starts")
+}
+func (nowhere) Catalog(context.Context) (*Catalog, error) { return &Catalog{Folder: "/proj"}, nil }
+func (nowhere) Inbox(context.Context) ([]Waiting, error)  { return nil, nil }
+func (nowhere) Command(context.Context, ...string) (string, error) {
+	return "", errors.New("no command")
+}
+
+// onScreen is a terminal that shows a run, to which records are given by hand. The clock stands at the time of the last of them.
+type onScreen struct {
+	*Terminal
+	now time.Time
+}
+
+func showRun(t testing.TB, pal Palette) *onScreen {
+	s := &onScreen{}
+	term, err := newTerminal(t.Context(), nowhere{}, pal, &TerminalOptions{Now: func() time.Time { return s.now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Terminal = term
+	f := &following{id: "7f3a21c0", loaded: true, stop: func() {}}
+	s.runs[f.id], s.run = f, f
+	s.view = newRunPane(term, f)
+	return s
+}
+
+func (s *onScreen) give(rec *runlog.Record) {
+	s.apply(s.run, rec)
+	s.now = rec.Time
+	s.nextCard()
+}
+
+func (s *onScreen) picture(w, h int) string {
+	lines := s.lines(w, h)
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// The recorded sessions look as they should on the full screen.
+func TestTerminalScreens(t *testing.T) {
+	t.Parallel()
+	for _, name := range recorded.Names() {
+		recs := recorded.Load(name)
+		n := len(recs)
+		for _, size := range [][2]int{{60, 24}, {100, 30}, {160, 40}} {
+			var b strings.Builder
+			s := showRun(t, false)
+			for i := range recs {
+				s.give(&recs[i])
+				if i == n/3 || i == n/2 || i == n*4/5 || recs[i].Kind == runlog.KindAsked {
+					fmt.Fprintf(&b, "[after record %d of %d]\n%s\n", i+1, n, s.picture(size[0], size[1]))
+				}
+			}
+			fmt.Fprintf(&b, "[the end]\n%s\n", s.picture(size[0], size[1]))
+			s.view.expanded = true
+			fmt.Fprintf(&b, "[all of it]\n%s\n", s.picture(size[0], 3*size[1]))
+			path := filepath.Join("testdata", "terminal", fmt.Sprintf("%s-%d.txt", name, size[0]))
+			if *update {
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(want) != b.String() {
+				t.Errorf("%s is not as it was; look at the change, then run with -update", path)
+			}
+		}
+	}
+}
+
+// Any beginning of any log at any size is drawn within the screen, and nothing in it reaches the terminal as an escape sequence.
+func TestTerminalAnySize(t *testing.T) {
+	t.Parallel()
+	names := recorded.Names()
+	rapid.Check(t, func(rt *rapid.T) {
+		recs := recorded.Load(rapid.SampledFrom(names).Draw(rt, "session"))
+		s := showRun(t, false)
+		n := rapid.IntRange(0, len(recs)).Draw(rt, "records")
+		for i := range recs[:n] {
+			s.give(&recs[i])
+		}
+		for range 3 {
+			s.view.expanded = rapid.Bool().Draw(rt, "expanded")
+			s.view.todos = rapid.Bool().Draw(rt, "tasks")
+			s.view.scroll = rapid.IntRange(0, 50).Draw(rt, "scroll")
+			s.setFocus(focus(rapid.IntRange(0, 2).Draw(rt, "focus")))
+			w, h := rapid.IntRange(1, 250).Draw(rt, "width"), rapid.IntRange(1, 80).Draw(rt, "height")
+			lines := s.lines(w, h)
+			if len(lines) != h {
+				rt.Fatalf("%d lines of %d at %d×%d", len(lines), h, w, h)
+			}
+			for _, l := range lines {
+				if ansi.StringWidth(l) > w {
+					rt.Fatalf("%q has %d cells of %d", l, ansi.StringWidth(l), w)
+				}
+				if strings.ContainsAny(l, "\x1b\x07\r\n\x9b") {
+					rt.Fatalf("control characters in %q", l)
+				}
+			}
+		}
+	})
+}
