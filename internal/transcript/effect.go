@@ -181,17 +181,7 @@ func Summary(key string) bool {
 
 // endPart ends the parts whose end is not recorded under their own path: a sub-agent, whose job ended with the outcome u, and the call that started it.
 func (r *Run) endPart(rec *runlog.Record, d *runlog.Settled, u *Tool) {
-	var path string
-	var turn, call int
-	switch d.Kind {
-	case "job":
-		path = strings.TrimPrefix(d.Key, "job/")
-	case "tool":
-		if n, err := fmt.Sscanf(d.Key, "turn-%d/call-%d", &turn, &call); n != 2 || err != nil {
-			return
-		}
-		path = fmt.Sprintf("%s[%d.%d]", d.Name, turn+1, call+1)
-	}
+	path := within(u)
 	t := r.paths[rec.Path+"/"+path]
 	if path == "" || t == nil || t.Ended() {
 		return
@@ -203,6 +193,20 @@ func (r *Run) endPart(rec *runlog.Record, d *runlog.Settled, u *Tool) {
 	u.Child = t
 	r.count(t)
 	r.touch(t)
+}
+
+// within returns the path of the task in which a call of another agent works, as seen from the caller; "" for other effects.
+func within(u *Tool) string {
+	var turn, call int
+	switch u.Kind {
+	case "job":
+		return strings.TrimPrefix(u.Key, "job/")
+	case "tool":
+		if n, err := fmt.Sscanf(u.Key, "turn-%d/call-%d", &turn, &call); n == 2 && err == nil {
+			return fmt.Sprintf("%s[%d.%d]", u.Name, turn+1, call+1)
+		}
+	}
+	return ""
 }
 
 func (r *Run) settleAgent(t *Task, d *runlog.Settled, at time.Time) {

@@ -54,6 +54,11 @@ func (r *Run) adopt(t *Task) {
 	if t.Parent = r.above(t.Path); t.Parent != nil {
 		t.Parent.Children = append(t.Parent.Children, t)
 		t.Depth = t.Parent.Depth + 1
+		for _, u := range t.Parent.open {
+			if t.Path == t.Parent.Path+"/"+within(u) {
+				u.Child = t
+			}
+		}
 	}
 	if r.loads[t.Path] == nil { // nothing is in it
 		return

@@ -107,6 +107,9 @@ func (p painter) asked(q *transcript.Question, w int) []string {
 // tool draws a call: one line, and with expanded what it gave.
 func (p painter) tool(u *transcript.Tool, o *partOptions) []string {
 	out := []string{" " + cut(p.toolLine(u, o.now), o.width-1)}
+	if diff := diffOf(u.Result); !o.expanded && diff != nil {
+		return append(out, p.changes(diff, o.width, 12)...)
+	}
 	if o.expanded && u.Result != "" {
 		lines := strings.Split(ansi.Wrap(strings.TrimRight(u.Result, "\n"), max(8, o.width-6), ""), "\n")
 		if len(lines) > 20 {
@@ -115,6 +118,36 @@ func (p painter) tool(u *transcript.Tool, o *partOptions) []string {
 		for _, l := range lines {
 			out = append(out, "     "+p.pal.Dim(l))
 		}
+	}
+	return out
+}
+
+// diffOf returns the changed lines that a result shows, nil if it shows none.
+func diffOf(result string) []string {
+	i := strings.Index(result, "\n@@ ")
+	if i < 0 || !strings.HasPrefix(result, "edited ") && !strings.HasPrefix(result, "wrote ") && !strings.HasPrefix(result, "created ") {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(result[i+1:], "\n"), "\n")
+}
+
+// changes draws lines of a diff.
+func (p painter) changes(diff []string, w, most int) []string {
+	var out []string
+	for i, l := range diff {
+		if i == most {
+			return append(out, p.pal.Dim(fmt.Sprintf("     … %d more lines (^O)", len(diff)-most)))
+		}
+		l = cut(strings.ReplaceAll(l, "\t", "    "), w-6)
+		switch {
+		case strings.HasPrefix(l, "+"):
+			l = p.pal.Green(l)
+		case strings.HasPrefix(l, "-"):
+			l = p.pal.Red(l)
+		default:
+			l = p.pal.Dim(l)
+		}
+		out = append(out, "     "+l)
 	}
 	return out
 }

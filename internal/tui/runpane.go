@@ -353,7 +353,17 @@ func (v *runPane) divider(s *transcript.Step, w int) []string {
 			done++
 		}
 	}
-	text := " ── Step: " + names(r, s) + " (running)"
+	how := "running"
+	switch {
+	case r.Status == runlog.Running && !v.f.ended:
+	case failed > 0:
+		how = "failed"
+	case r.Status == runlog.Paused && waiting > 0:
+		how = "waits"
+	default:
+		how = "stopped"
+	}
+	text := " ── Step: " + names(r, s) + " (" + how + ")"
 	if all := max(len(rows), planned(s)); all > 1 {
 		text += fmt.Sprintf(" ── %d/%d done", done, all)
 	}
@@ -438,7 +448,7 @@ func (v *runPane) end(w int) []string {
 	case r.Status == runlog.Paused && len(r.Open()) == 0, r.Status == runlog.Interrupted:
 		out = append(out, pal.Dim(cut("   go on: /resume", w)))
 	case r.Status == runlog.Completed || r.Status == runlog.Partial:
-		if text := v.t.result(r); text != "" && !v.talks() {
+		if text := v.t.result(r); text != "" && strings.TrimSpace(text) != strings.TrimSpace(lastText(r)) {
 			out = append(out, "")
 			for _, l := range markdownLines(text, "", w-2, bool(pal)) {
 				out = append(out, " "+l)
@@ -461,6 +471,21 @@ func (t *Terminal) result(r *transcript.Run) string {
 		return cmp.Or(o.Text, o.Answer)
 	}
 	return "```json\n" + transcript.Value(r.Output) + "\n```"
+}
+
+// lastText is the last text of the run, if an agent that is alone in its step has said it, so that it is on the screen.
+func lastText(r *transcript.Run) string {
+	for _, s := range slices.Backward(r.Steps) {
+		own := s.Own()
+		if len(own) == 0 {
+			continue
+		}
+		if parts := own[0].Parts; len(own) == 1 && len(parts) > 0 && parts[len(parts)-1].Kind == transcript.Text {
+			return parts[len(parts)-1].Text
+		}
+		break
+	}
+	return ""
 }
 
 func nonEmpty(list ...string) []string {

@@ -631,6 +631,10 @@ func (t *Terminal) lines(w, h int) []string {
 	out := make([]string, 0, h)
 	out = append(append(append(out, head...), body...), below...)
 	for i, l := range out {
+		if strings.IndexByte(l, '\t') >= 0 { // terminals make of it what they want
+			l = strings.ReplaceAll(l, "\t", "    ")
+			out[i] = l
+		}
 		if ansi.StringWidth(l) > w {
 			out[i] = ansi.Truncate(l, w, "…")
 		}
