@@ -6,6 +6,7 @@ go 1.26.0
 replace github.com/superstep-dev/superstep => ../..
 
 require (
+	github.com/creack/pty v1.1.24
 	github.com/gomodule/redigo v1.9.3
 	github.com/google/go-cmp v0.7.0
 	github.com/jackc/pgx/v5 v5.12.0
