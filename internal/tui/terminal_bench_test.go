@@ -1,11 +1,17 @@
+//go:build unix
+
 package tui
 
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	tea "charm.land/bubbletea/v2"
 
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -96,4 +102,43 @@ func longTalk(t testing.TB, n int) *onScreen {
 		s.give(&runlog.Record{Seq: uint64(i + 1), Time: at, Kind: kind, Path: path, Data: b})
 	}
 	return s
+}
+
+// BenchmarkTerminalProgram is a second of five agents that say 200 words a second each, on a terminal of 100 by 30 that takes what it is sent: share
+// is the percentage of a core, the drawing of what has changed included.
+func BenchmarkTerminalProgram(b *testing.B) {
+	s, word := busyRun(b, 400)
+	s.setFocus(onPane)
+	p := tea.NewProgram(s.Terminal, tea.WithInput(nil), tea.WithOutput(io.Discard), tea.WithFPS(30), tea.WithWindowSize(100, 30),
+		tea.WithEnvironment([]string{"TERM=xterm-256color"}), tea.WithoutSignals())
+	ended := make(chan error, 1)
+	go func() { _, err := p.Run(); ended <- err }()
+	p.Send(frameMsg{})
+	s.send = p.Send
+	begin := cpuTime(b)
+	start := time.Now()
+	for b.Loop() {
+		for range 30 {
+			s.mu.Lock()
+			for k := range 33 {
+				word(k)
+			}
+			s.mu.Unlock()
+			p.Send(frameMsg{})
+			time.Sleep(33 * time.Millisecond)
+		}
+	}
+	b.ReportMetric(100*float64(cpuTime(b)-begin)/float64(time.Since(start)), "%core")
+	p.Quit()
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
