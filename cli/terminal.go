@@ -32,7 +32,9 @@ type terminalBackend struct {
 	global []string // the flags that the terminal was started with
 }
 
-func (b *terminalBackend) Engine(ctx context.Context) (*superstep.Engine, error) { return b.a.looking(ctx) }
+func (b *terminalBackend) Engine(ctx context.Context) (*superstep.Engine, error) {
+	return b.a.looking(ctx)
+}
 
 // Start implements tui.Backend by this command with --detach.
 func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, error) {
@@ -125,4 +127,3 @@ func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, 
 	}
 	return out.String(), nil
 }
-

@@ -23,13 +23,13 @@ type partOptions struct {
 }
 
 // markdownLines renders a Markdown text as lines of at most w cells.
-func markdownLines(s, dir string, w int, styled bool) []string {
+func markdownLines(s string, w int, styled bool) []string {
 	s, w = transcript.Clean(s), max(8, w)
 	if !styled {
 		return strings.Split(ansi.Wrap(strings.TrimRight(s, "\n"), w, ""), "\n")
 	}
 	src := []byte(s)
-	p := &page{src: src, dir: dir}
+	p := &page{src: src}
 	var out []string
 	for _, line := range p.blocks(goldmark.New().Parser().Parse(text.NewReader(src)), w) {
 		if ansi.StringWidth(line) > w {
@@ -59,7 +59,7 @@ func (p painter) part(x *transcript.Part, o *partOptions) []string {
 	w := o.width
 	switch x.Kind {
 	case transcript.Text:
-		body := markdownLines(x.Text, "", w-4, bool(p.pal))
+		body := markdownLines(x.Text, w-4, bool(p.pal))
 		if x.Cut {
 			body = append(body, p.pal.Dim("(broken off)"))
 		}
@@ -203,10 +203,10 @@ func (l *liveText) draw(t *Terminal, s string, w int) []string {
 	}
 	if end := boundary(s[len(l.settled):]); end > 0 {
 		fresh := s[len(l.settled) : len(l.settled)+end]
-		l.lines = append(append(l.lines, markdownLines(fresh, "", w-4, bool(t.pal))...), "")
+		l.lines = append(append(l.lines, markdownLines(fresh, w-4, bool(t.pal))...), "")
 		l.settled += fresh
 	}
-	body := append(slices.Clone(l.lines), markdownLines(s[len(l.settled):], "", w-4, bool(t.pal))...)
+	body := append(slices.Clone(l.lines), markdownLines(s[len(l.settled):], w-4, bool(t.pal))...)
 	return indented(body, " ● ", "   ")
 }
 

@@ -114,7 +114,7 @@ func pick(rows []row, most int) []row {
 }
 
 // table returns rows as lines below each other. Parts that do not fit are omitted, the least important first.
-func (v painter) table(rows []row, more, width int, now time.Time) []string {
+func (p painter) table(rows []row, more, width int, now time.Time) []string {
 	var out []string
 	wide := 0
 	for _, t := range rows {
@@ -122,19 +122,19 @@ func (v painter) table(rows []row, more, width int, now time.Time) []string {
 	}
 	wide = min(wide, max(8, width/3))
 	for _, t := range rows {
-		out = append(out, v.row(t, wide, width-1, now))
+		out = append(out, p.row(t, wide, width-1, now))
 	}
 	if more > 0 {
-		out = append(out, v.pal.Dim(fmt.Sprintf("   +%d more", more)))
+		out = append(out, p.pal.Dim(fmt.Sprintf("   +%d more", more)))
 	}
 	return out
 }
 
 // row is a line of at most width cells: label, agent, title, facts, and what it does.
-func (v painter) row(t row, wide, width int, now time.Time) string {
-	glyph, doing, must := v.state(t, now)
+func (p painter) row(t row, wide, width int, now time.Time) string {
+	glyph, doing, must := p.state(t, now)
 	label := short(t.label, wide)
-	facts, doing := v.facts(t.Task, now), cut(doing, width)
+	facts, doing := p.facts(t.Task, now), cut(doing, width)
 	if t.Queued || t.State == transcript.Skipped {
 		facts = ""
 	}
@@ -175,39 +175,39 @@ func (v painter) row(t row, wide, width int, now time.Time) string {
 	if end == "" {
 		end = take(doing, 4)
 	}
-	return " " + glyph + " " + v.pal.Bold(label) + pad + v.pal.Dim(agent) + title + v.pal.Dim(facts) + end
+	return " " + glyph + " " + p.pal.Bold(label) + pad + p.pal.Dim(agent) + title + p.pal.Dim(facts) + end
 }
 
 // state returns the sign of a row and what it does or waits for, and whether that must be seen.
-func (v painter) state(t row, now time.Time) (glyph, doing string, must bool) {
+func (p painter) state(t row, now time.Time) (glyph, doing string, must bool) {
 	if len(t.Bad) > 0 {
-		doing = v.pal.Yellow("ran on error input: " + strings.Join(t.Bad, ", "))
+		doing = p.pal.Yellow("ran on error input: " + strings.Join(t.Bad, ", "))
 	}
 	switch {
 	case t.State == transcript.Waiting:
-		return v.pal.Yellow("?"), v.pal.Yellow(needs(t.Task)), true
+		return p.pal.Yellow("?"), p.pal.Yellow(needs(t.Task)), true
 	case t.State == transcript.Skipped:
-		return v.pal.Dim("·"), v.pal.Dim("skipped"), true
+		return p.pal.Dim("·"), p.pal.Dim("skipped"), true
 	case t.State == transcript.Failed:
-		return v.pal.Red("✗"), v.pal.Red("failed"), true
+		return p.pal.Red("✗"), p.pal.Red("failed"), true
 	case t.State == transcript.Done:
-		return v.pal.Green("✓"), doing, doing != ""
+		return p.pal.Green("✓"), doing, doing != ""
 	case t.Ended():
-		return v.pal.Yellow("!"), v.pal.Yellow(string(t.State)), true
+		return p.pal.Yellow("!"), p.pal.Yellow(string(t.State)), true
 	case !t.RetryAt.IsZero():
 		left := inwords.Duration(t.RetryAt.Sub(now))
 		if t.Attempt > 1 {
-			return v.pal.Yellow("!"), v.pal.Yellow(fmt.Sprintf("try %d in %s", t.Attempt, left)), true
+			return p.pal.Yellow("!"), p.pal.Yellow(fmt.Sprintf("try %d in %s", t.Attempt, left)), true
 		}
-		return v.pal.Yellow("!"), v.pal.Yellow("rate limit, goes on in " + left), true
+		return p.pal.Yellow("!"), p.pal.Yellow("rate limit, goes on in " + left), true
 	case t.Queued:
-		return v.pal.Dim("◌"), v.pal.Dim("queued"), true
+		return p.pal.Dim("◌"), p.pal.Dim("queued"), true
 	}
-	doing = v.doing(t.Task)
+	doing = p.doing(t.Task)
 	if t.Attempt > 1 {
-		doing = strings.TrimRight(v.pal.Yellow(fmt.Sprintf("try %d", t.Attempt))+" "+doing, " ")
+		doing = strings.TrimRight(p.pal.Yellow(fmt.Sprintf("try %d", t.Attempt))+" "+doing, " ")
 	}
-	return spinner(v.frame), doing, t.Attempt > 1
+	return spinner(p.frame), doing, t.Attempt > 1
 }
 
 // needs returns the question of a waiting task.
@@ -224,7 +224,7 @@ func needs(t *transcript.Task) string {
 }
 
 // facts returns the number of tool calls of a task and its subtasks, and its duration.
-func (v painter) facts(t *transcript.Task, now time.Time) string {
+func (p painter) facts(t *transcript.Task, now time.Time) string {
 	facts := inwords.Brief(t.Time.Elapsed(now))
 	if _, tools := t.Total(); tools > 0 {
 		facts = inwords.Plural(tools, "tool") + " · " + facts
@@ -233,20 +233,20 @@ func (v painter) facts(t *transcript.Task, now time.Time) string {
 }
 
 // doing returns the current activity of a running task.
-func (v painter) doing(t *transcript.Task) string {
-	if p := t.Progress; p != nil {
+func (p painter) doing(t *transcript.Task) string {
+	if g := t.Progress; g != nil {
 		const cells = 20
-		done := max(0, min(cells, int(cells*p.Done/max(1, p.All))))
-		return strings.Repeat("█", done) + v.pal.Dim(strings.Repeat("░", cells-done)) + " " + p.Text
+		done := max(0, min(cells, int(cells*g.Done/max(1, g.All))))
+		return strings.Repeat("█", done) + p.pal.Dim(strings.Repeat("░", cells-done)) + " " + g.Text
 	}
 	if tool := t.Current(); tool != nil {
 		return strings.TrimRight(tool.Name+" "+tool.Arg, " ")
 	}
 	if text := strings.TrimSpace(t.LiveTail(400)); text != "" {
-		return v.pal.Dim(transcript.Line(text[strings.LastIndexByte(text, '\n')+1:]))
+		return p.pal.Dim(transcript.Line(text[strings.LastIndexByte(text, '\n')+1:]))
 	}
 	if t.Thinking {
-		return v.pal.Dim("thinking")
+		return p.pal.Dim("thinking")
 	}
 	return ""
 }

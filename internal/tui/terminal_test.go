@@ -130,7 +130,7 @@ func TestTerminalAnySize(t *testing.T) {
 				if ansi.StringWidth(l) > w {
 					rt.Fatalf("%q has %d cells of %d", l, ansi.StringWidth(l), w)
 				}
-				if strings.ContainsAny(l, "\x1b\x07\t\r\n\x9b") {
+				if strings.ContainsAny(l, "\x1b\x07\t\r\n\u009b") {
 					rt.Fatalf("control characters in %q", l)
 				}
 			}
