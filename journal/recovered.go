@@ -393,7 +393,7 @@ func (v *recovered) drop(path string) {
 
 // noteOrigin keeps the mark of the first record, nil for none.
 func (v *recovered) noteOrigin(im *runlog.Imported) {
-	v.imported, v.sum.now.From = im, im != nil
+	v.imported, v.sum.now.Imported = im, im != nil
 	if im != nil && v.head >= im.Records { // else the records of the file are replayed
 		v.own = im.Nonce
 	}

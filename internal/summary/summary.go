@@ -24,18 +24,18 @@ const (
 
 // A Summary describes a run as of a record. It is JSON of at most runlog.MaxSummary-64 bytes.
 type Summary struct {
-	Head   uint64     `json:"head"`            // the record
-	Steps  int        `json:"steps,omitempty"` // supersteps committed
-	Done   int        `json:"done,omitempty"`  // nodes of its graph that have a result
-	Of     int        `json:"of,omitempty"`    // all of them; 0 if it is not known
-	Seen   []byte     `json:"seen,omitempty"`  // which are done: a bit each, in the order of the first snapshot
-	Waits  string     `json:"waits,omitempty"` // what it waits for; "" if it does not wait, or has ended
-	Until  *time.Time `json:"until,omitempty"`
-	Failed string     `json:"failed,omitempty"` // the path of the first task for which it failed or is partial
-	Tokens int64      `json:"tokens,omitempty"`
-	Cost   int64      `json:"cost,omitempty"`     // in millionths of a US dollar
-	More   bool       `json:"more,omitempty"`     // a model that tells no price is not counted in Cost
-	From   bool       `json:"imported,omitempty"` // the run, or one that it is a fork of, was made of a file
+	Head     uint64     `json:"head"`            // the record
+	Steps    int        `json:"steps,omitempty"` // supersteps committed
+	Done     int        `json:"done,omitempty"`  // nodes of its graph that have a result
+	Of       int        `json:"of,omitempty"`    // all of them; 0 if it is not known
+	Seen     []byte     `json:"seen,omitempty"`  // which are done: a bit each, in the order of the first snapshot
+	Waits    string     `json:"waits,omitempty"` // what it waits for; "" if it does not wait, or has ended
+	Until    *time.Time `json:"until,omitempty"`
+	Failed   string     `json:"failed,omitempty"` // the path of the first task for which it failed or is partial
+	Tokens   int64      `json:"tokens,omitempty"`
+	Cost     int64      `json:"cost,omitempty"`     // in millionths of a US dollar
+	More     bool       `json:"more,omitempty"`     // a model that tells no price is not counted in Cost
+	Imported bool       `json:"imported,omitempty"` // the run, or one that it is a fork of, was made of a file
 
 	Open      int        `json:"open,omitempty"`      // questions without an answer, but for messages of a conversation
 	Questions []Question `json:"questions,omitempty"` // the oldest of them, as many as there is room for
