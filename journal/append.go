@@ -115,12 +115,21 @@ func (j *Journal) put(ctx context.Context, group []*appending) error {
 		}
 	}
 	j.fail("journal.before-append")
+	j.mu.Lock()
+	undo := j.preview(&b)
+	j.mu.Unlock()
 	if err := j.log.Append(ctx, &b); err != nil {
+		if undo != nil {
+			j.mu.Lock()
+			undo()
+			j.mu.Unlock()
+		}
 		return fmt.Errorf("run %s: %w", j.id, err)
 	}
 	j.fail("journal.after-append")
 	var unread error
 	j.mu.Lock()
+	j.summed = undo != nil
 	for i := range b.Records {
 		if err := j.note(&b.Records[i]); err != nil && unread == nil {
 			unread = fmt.Errorf("run %s: %w: it is stored and cannot be read: %w", j.id, runlog.ErrUnknown, err)
@@ -130,7 +139,7 @@ func (j *Journal) put(ctx context.Context, group []*appending) error {
 			j.info.Snapshot = b.Records[i].Seq
 		}
 	}
-	j.info.Status = cmp.Or(b.Status, j.info.Status)
+	j.info.Status, j.info.Summary = cmp.Or(b.Status, j.info.Status), cmp.Or(b.Summary, j.info.Summary)
 	j.mu.Unlock()
 	j.hub.publish(b.Records...)
 	if slices.ContainsFunc(b.Records, func(r runlog.Record) bool { return r.Kind == runlog.KindAnswered || mail.BudgetOf(&r) != nil }) {

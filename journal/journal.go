@@ -105,6 +105,7 @@ func Open(ctx context.Context, store runlog.Store, id string, opt *Options) (*Jo
 		return nil, err
 	}
 	j.hub.head, j.head = j.info.Head, j.info.Head
+	j.sum.seed(&j.info)
 	if err := j.recover(ctx); err != nil {
 		return nil, errors.Join(err, j.log.Release(context.WithoutCancel(ctx)))
 	}
@@ -137,7 +138,12 @@ func (j *Journal) recover(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		j.noteOrigin(im)
+		if j.noteOrigin(im); j.info.Snapshot > 2 {
+			err = j.recoverSum(ctx)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	j.readFrom = j.info.Snapshot
 	for r, err := range runlog.Records(ctx, j.store, j.id, j.readFrom) {
