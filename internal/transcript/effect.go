@@ -83,7 +83,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 			r.add(t, d.Key, Part{Kind: Note, Text: "a user says: " + Clean(m.Text)})
 		}
 	case d.Kind == "model":
-		r.settleTurn(t, &d, rec.Time)
+		r.settleTurn(t, &d, rec.Time, false)
 	default:
 		r.endPart(rec, &d, r.settleTool(t, &d, rec.Time))
 	}
@@ -212,14 +212,14 @@ func (r *Run) settleAgent(t *Task, d *runlog.Settled, at time.Time) {
 		return
 	}
 	var started struct {
-		Model, Prompt string
-		Window        int
-		Priced        bool
+		Model, Effort, Prompt string
+		Window                int
+		Priced                bool
 	}
 	_ = json.Unmarshal(d.Input, &started) // as far as it says
 	a := &Agent{
-		Task: t, Use: use, Name: t.Agent, Model: Line(started.Model), Prompt: Clean(started.Prompt), Window: started.Window, Priced: started.Priced,
-		Began: at, Ended: at,
+		Task: t, Use: use, Name: t.Agent, Model: Line(started.Model), Effort: Line(started.Effort), Prompt: Clean(started.Prompt), Window: started.Window,
+		Priced: started.Priced, Began: at, Ended: at,
 	}
 	t.Agents, r.Agents = append(t.Agents, a), append(r.Agents, a)
 }
@@ -243,16 +243,18 @@ func (t *Task) AgentOf(key string) *Agent {
 	return t.use(Line(strings.TrimSuffix(key[:i], "/")))
 }
 
-// settleTurn replaces the streamed text of a turn by the recorded one.
-func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
+// settleTurn replaces the streamed text of a turn by the recorded one. An interrupted turn has no outcome.
+func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time, interrupted bool) {
 	t.Thinking, t.Summing = false, false
 	t.hush()
 	var resp model.Response
-	if d.Error != "" {
+	if interrupted || d.Error != "" {
 		if json.Unmarshal(d.Partial, &resp) == nil && !Summary(d.Key) {
-			r.say(t, d.Key, &resp.Message, true)
+			r.say(t, d, &resp.Message, true)
 		}
-		r.add(t, "", Part{Kind: Failure, Text: Clean(d.Error)})
+		if !interrupted {
+			r.add(t, "", Part{Kind: Failure, Text: Clean(d.Error)})
+		}
 	} else if json.Unmarshal(d.Output, &resp) != nil {
 		return
 	}
@@ -262,12 +264,12 @@ func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
 	}
 	a := t.AgentOf(d.Key)
 	if a != nil {
-		a.Usage, a.Ended = a.Usage.Add(resp.Usage), at
+		a.Usage, a.Ended, a.First = a.Usage.Add(resp.Usage), at, time.Duration(d.First)*time.Millisecond
 		if a.Last = resp.Usage; a.Last.In > 0 {
 			a.Used = a.Last.In + a.Last.Out
 		}
 	}
-	if Summary(d.Key) || d.Error != "" {
+	if Summary(d.Key) || interrupted || d.Error != "" {
 		return
 	}
 	if a != nil {
@@ -276,19 +278,22 @@ func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
 			a.Said = Clean(text)
 		}
 	}
-	r.say(t, d.Key, &resp.Message, false)
+	r.say(t, d, &resp.Message, false)
 }
 
 // say adds the text of a model.
-func (r *Run) say(t *Task, key string, m *model.Message, cut bool) {
+func (r *Run) say(t *Task, d *runlog.Settled, m *model.Message, cut bool) {
+	first := time.Duration(d.First) * time.Millisecond
 	for _, p := range m.Parts {
-		switch {
-		case p.Text == "":
-		case p.Kind == model.Text:
-			r.add(t, key, Part{Kind: Text, Text: Clean(p.Text), Cut: cut})
-		case p.Kind == model.Reasoning:
-			r.add(t, key, Part{Kind: Reasoning, Text: Clean(p.Text), Cut: cut})
+		kind := Text
+		if p.Kind == model.Reasoning {
+			kind = Reasoning
 		}
+		if p.Text == "" || p.Kind != model.Text && p.Kind != model.Reasoning {
+			continue
+		}
+		r.add(t, d.Key, Part{Kind: kind, Text: Clean(p.Text), Cut: cut, First: first})
+		first = 0
 	}
 }
 

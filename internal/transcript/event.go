@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/cut"
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -69,6 +70,10 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 			"cleared": "old results of tools were cut down"}[level.Action]; text != "" {
 			t := r.work(rec.Path, -1, rec.Time)
 			r.add(t, "", Part{Kind: Compacted, Text: text})
+		}
+	case d.Name == cut.Event:
+		if c, t := cut.Of(rec), r.paths[rec.Path]; c != nil && t != nil && c.Kind == "model" {
+			r.settleTurn(t, c, rec.Time, true)
 		}
 	case d.Name == "error_input" && rec.Seq != 0:
 		var in struct{ Steps []string }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"sort"
 	"strings"
@@ -149,13 +150,33 @@ func helper() *agent.Agent {
 		return scripted.Think("Let me ", "see.").And(scripted.Say("I shall ", "look.")).And(scripted.Call("look", `{"N":3}`)).
 			And(scripted.Call("write", `{"N":1}`)).And(scripted.Call("look", `{"N":2}`)).And(scripted.Call("send", `{"N":0}`)).Using(50, 10)
 	}}
-	return &agent.Agent{Name: "helper", Prompt: "Help.", Model: m, Tools: set}
+	return &agent.Agent{Name: "helper", Prompt: "Help.", Model: halting{m}, Tools: set}
+}
+
+// halting is a model that takes its time for each part, and stops there if it must.
+type halting struct{ *scripted.Model }
+
+func (m halting) Generate(ctx context.Context, req *model.Request) iter.Seq2[model.Part, error] {
+	return func(yield func(model.Part, error) bool) {
+		for p, err := range m.Model.Generate(ctx, req) {
+			if !yield(p, err) {
+				return
+			}
+			select {
+			case <-time.After(500 * time.Microsecond):
+			case <-ctx.Done():
+				yield(model.Part{}, ctx.Err())
+				return
+			}
+		}
+	}
 }
 
 // play executes a random run, stops it once in the middle now and then, and follows it.
 func play(t *rapid.T) session {
 	works := rapid.SliceOfN(rapid.Custom(anyWork), 1, 4).Draw(t, "works")
 	stopAfter := rapid.SampledFrom([]int{0, 0, 5, 12}).Draw(t, "stop after")
+	stopAt := rapid.SampledFrom([]int{0, 0, 1, 4}).Draw(t, "stop at the delta")
 	g := graph.New("random", func(s, u int) int { return s + u })
 	g.Add("plan", func(context.Context, int) (int, error) { return 0, nil })
 	help := helper()
@@ -190,7 +211,7 @@ func play(t *rapid.T) session {
 		return &runlog.Answer{Value: json.RawMessage(`"this"`), By: "person"}, true
 	}
 	var s session
-	execute := func(e *superstep.Engine, begin func() (*superstep.Run, error), cut int) {
+	execute := func(e *superstep.Engine, begin func() (*superstep.Run, error), cut bool) {
 		run, err := begin()
 		if err != nil {
 			t.Fatal(err)
@@ -199,13 +220,16 @@ func play(t *rapid.T) session {
 		for i := range s.followed {
 			from = max(from, s.followed[i].Seq+1)
 		}
-		seen := 0
+		seen, deltas := 0, 0
 		for rec, err := range run.Follow(context.Background(), from) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.followed = append(s.followed, rec)
-			if seen++; seen == cut {
+			if rec.Kind == runlog.KindEvent && rec.Seq == 0 && strings.Contains(string(rec.Data), `"agent":"helper","text"`) {
+				deltas++
+			}
+			if seen++; cut && (seen == stopAfter || deltas > 0 && deltas == stopAt) {
 				go e.Close()
 			}
 		}
@@ -220,7 +244,7 @@ func play(t *rapid.T) session {
 	}
 	execute(first, func() (*superstep.Run, error) {
 		return first.Start(context.Background(), "random", json.RawMessage("{}"), &superstep.StartOptions{Answer: answer})
-	}, stopAfter)
+	}, true)
 	first.Close()
 	second, err := superstep.New(store, opt)
 	if err != nil {
@@ -232,7 +256,10 @@ func play(t *rapid.T) session {
 	} else if !infos[0].Status.Ended() {
 		execute(second, func() (*superstep.Run, error) {
 			return second.Resume(context.Background(), "r", &superstep.ResumeOptions{Answer: answer})
-		}, 0)
+		}, false)
+	}
+	if report, err := second.Replay(context.Background(), "r", nil); err != nil || report.Diverged != nil { // of what was interrupted too
+		t.Errorf("the replay: %+v, %v", report, err)
 	}
 	for rec, err := range runlog.Records(context.Background(), store, "r", 0) {
 		if err != nil {

@@ -186,10 +186,11 @@ type Part struct {
 	ID       string // within its task: the same whoever folds the log, and whenever
 	Rev      uint64
 	Kind     PartKind
-	Text     string    // of all but tools and questions
-	Cut      bool      // of a turn that failed: it is not all that the model would have said
-	Tool     *Tool     // of a tool
-	Question *Question // of a question
+	Text     string        // of all but tools and questions
+	First    time.Duration // of the first part of a turn: how long it took to the first token, 0 if that is not known
+	Cut      bool          // of a turn that failed or was interrupted: it is not all that the model would have said
+	Tool     *Tool         // of a tool
+	Question *Question     // of a question
 	Agent    string
 }
 
@@ -230,9 +231,11 @@ type Agent struct {
 	Use    string // which agent of the task, if it runs several
 	Name   string
 	Model  string
-	Prompt string // of the user
-	Said   string // last
-	Turns  int    // without those that summed the conversation up
+	Effort string        // of the model, in its provider's words; "" for the default
+	First  time.Duration // to the first token of its last turn, 0 if that is not known
+	Prompt string        // of the user
+	Said   string        // last
+	Turns  int           // without those that summed the conversation up
 	Usage  model.Usage
 	Spent  runlog.Amount
 	Used   int         // tokens of the model's window, as of its last turn

@@ -139,6 +139,8 @@ type AgentView struct {
 	Title  string      `json:"title,omitempty"`
 	Prompt string      `json:"prompt,omitempty"`
 	Model  string      `json:"model,omitempty"`
+	Effort string      `json:"effort,omitempty"`
+	First  int64       `json:"first_ms,omitempty"` // of its last turn
 	Turns  int         `json:"turns"`
 	Calls  int         `json:"calls"`
 	Usage  model.Usage `json:"usage"`
@@ -154,6 +156,7 @@ type PartView struct {
 	Kind   PartKind        `json:"kind"`
 	Text   string          `json:"text,omitempty"`
 	Cut    bool            `json:"cut,omitempty"`
+	First  int64           `json:"first_ms,omitempty"` // to the first token of the turn that it begins
 	Agent  string          `json:"agent,omitempty"`
 	Tool   string          `json:"tool,omitempty"`
 	Key    string          `json:"key,omitempty"` // of the effect, or of the question
@@ -252,7 +255,7 @@ func (t *Task) view() *TaskView {
 	}
 	for _, a := range t.Agents {
 		v.Agents = append(v.Agents, AgentView{
-			Name: a.Name, Title: a.Title(), Prompt: a.Prompt, Model: a.Model, Turns: a.Turns, Calls: a.Called, Usage: a.Usage,
+			Name: a.Name, Title: a.Title(), Prompt: a.Prompt, Model: a.Model, Effort: a.Effort, First: a.First.Milliseconds(), Turns: a.Turns, Calls: a.Called, Usage: a.Usage,
 			Cost: a.Cost(), Used: a.Used, Window: a.Window,
 		})
 	}
@@ -260,7 +263,7 @@ func (t *Task) view() *TaskView {
 }
 
 func (t *Task) partView(p *Part) *PartView {
-	v := &PartView{Task: t.Path, ID: p.ID, Kind: p.Kind, Text: p.Text, Cut: p.Cut, Agent: p.Agent}
+	v := &PartView{Task: t.Path, ID: p.ID, Kind: p.Kind, Text: p.Text, Cut: p.Cut, First: p.First.Milliseconds(), Agent: p.Agent}
 	if q := p.Question; q != nil {
 		v.Key = q.Key
 	}
