@@ -24,7 +24,9 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 			if r.aside == nil {
 				r.aside = map[string]runlog.Amount{}
 			}
+			r.free(rec.Path, d.Key)
 			r.aside[rec.Path+"\x00"+d.Key] = *d.Cost
+			r.reserved = r.reserved.Add(*d.Cost)
 		}
 		switch {
 		case d.Kind == "branch":
@@ -42,7 +44,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 			u.Time.start(rec.Time)
 			u.stored = rec.Seq != 0
 			if was := t.close(d.Key); was != nil { // it is done again, after a crash
-				t.remove(was)
+				r.remove(t, was)
 			}
 			t.open = append(t.open, u)
 			r.show(t, u)
@@ -53,7 +55,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 	if !ok {
 		return
 	}
-	delete(r.aside, rec.Path+"\x00"+d.Key)
+	r.free(rec.Path, d.Key)
 	if d.Kind == "agent" { // recorded when it begins
 		t := r.begins(rec)
 		r.settleAgent(t, &d, rec.Time)
@@ -86,6 +88,15 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 		r.settleTurn(t, &d, rec.Time, false)
 	default:
 		r.endPart(rec, &d, r.settleTool(t, &d, rec.Time))
+	}
+}
+
+// free ends the reservation of an effect.
+func (r *Run) free(path, key string) {
+	key = path + "\x00" + key
+	if was, ok := r.aside[key]; ok {
+		delete(r.aside, key)
+		r.reserved = r.reserved.Add(runlog.Amount{Tokens: -was.Tokens, Money: -was.Money, Turns: -was.Turns, Calls: -was.Calls, Agents: -was.Agents})
 	}
 }
 
@@ -151,7 +162,7 @@ func (r *Run) show(t *Task, u *Tool) {
 			return
 		}
 		t.Parts[i-1], t.Parts[i] = t.Parts[i], t.Parts[i-1]
-		t.Parts[i].Rev = r.Rev
+		r.touchPart(t, &t.Parts[i])
 	}
 }
 
@@ -196,7 +207,7 @@ func (r *Run) endPart(rec *runlog.Record, d *runlog.Settled, u *Tool) {
 	if path == "" || t == nil || t.Ended() {
 		return
 	}
-	if t.end(u.State, rec.Time); u.State == Failed {
+	if r.end(t, u.State, rec.Time); u.State == Failed {
 		t.Error = u.Result
 	}
 	r.took(t, d.Took)

@@ -104,7 +104,10 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		if json.Unmarshal(d.Data, &delta) != nil {
 			return
 		}
-		t := r.work(rec.Path, -1, rec.Time)
+		t := r.paths[rec.Path]
+		if r.heard = t != nil && t.State == Running && t.Thinking && !t.Queued && t.RetryAt.IsZero() && !t.Time.since.IsZero(); !r.heard {
+			t = r.work(rec.Path, -1, rec.Time)
+		}
 		t.Thinking = true
 		if d.Name == "text" && !t.Summing {
 			t.hear(delta.Text)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
@@ -114,7 +115,7 @@ func TestInterruptedTurnIsShown(t *testing.T) {
 	for _, c := range whole.Next(stored) {
 		again.apply(t, &c)
 	}
-	if d := cmp.Diff(again, view); d != "" {
+	if d := cmp.Diff(again, view, cmpopts.IgnoreUnexported(shown{})); d != "" {
 		t.Error(d)
 	}
 	if report, err := engine.Replay(t.Context(), "r", &superstep.ReplayOptions{Wait: 3 * time.Second}); err != nil || report.Diverged != nil {
