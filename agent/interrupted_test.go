@@ -140,7 +140,9 @@ func TestFirstTokenAndEffort(t *testing.T) {
 		t.Fatal(err)
 	}
 	recs := recordsOf(t, store)
-	i := slices.IndexFunc(recs, func(r runlog.Record) bool { return r.Kind == runlog.KindSettled && strings.Contains(string(r.Data), `"kind":"model"`) })
+	i := slices.IndexFunc(recs, func(r runlog.Record) bool {
+		return r.Kind == runlog.KindSettled && strings.Contains(string(r.Data), `"kind":"model"`)
+	})
 	var d runlog.Settled
 	if i < 0 || json.Unmarshal(recs[i].Data, &d) != nil || d.First != 100 || d.Took != 600 {
 		t.Errorf("first after %d ms, %d in all", d.First, d.Took)

@@ -228,7 +228,7 @@ func showTask(a *app, put func(string, ...any), p tui.Palette, t *transcript.Tas
 	}
 	for _, part := range t.Parts {
 		if part.Cut {
-			part.Text += " … (cut off)"
+			part.Text = strings.TrimSpace(part.Text) + " … (cut off)"
 		}
 		switch part.Kind {
 		case transcript.ToolUse:

@@ -354,7 +354,9 @@ func endOf(d *runlog.Settled, t *transcript.Task, kind string, said json.RawMess
 	e := turnDone{Key: d.Key, Model: d.Name, Error: d.Error, Took: d.Took, First: d.First, Cost: t.CostOf(d)}
 	var r model.Response
 	if len(said) > 0 && json.Unmarshal(said, &r) == nil {
-		e.Usage, e.Stop = &r.Usage, r.Stop
+		if e.Stop = r.Stop; d.Output != nil || r.Usage != (model.Usage{}) { // else it is not known
+			e.Usage = &r.Usage
+		}
 		if r.Message.Role != "" || r.Message.Parts != nil {
 			e.Message = &r.Message
 		}
