@@ -1,14 +1,14 @@
 package transcript
 
 import (
-	"container/list"
+	"slices"
 	"sort"
 )
 
 // A changed holds what a reader of changes needs besides the state itself, so that a change costs what it changes, however large the run is.
 type changed struct {
-	tasks     *list.List // of *Task, the one that changed last at the back
-	steps     *list.List // of *Step, the same
+	tasks     queue[Task]
+	steps     queue[Step]
 	questions []entry[*Question]
 	nodes     uint64 // Run.Rev when Nodes was set
 }
@@ -32,35 +32,41 @@ func since[T comparable](all []entry[T], rev uint64) []entry[T] {
 	return all[sort.Search(len(all), func(i int) bool { return all[i].rev > rev }):]
 }
 
-// recent returns the things of a list that changed after a revision, the last one at the end.
-func recent[T any](l *list.List, rev func(T) bool) (out []T) {
-	if l == nil {
-		return nil
-	}
-	e := l.Back()
-	for ; e != nil && rev(e.Value.(T)); e = e.Prev() {
-	}
-	if e == nil {
-		e = l.Front()
-	} else {
-		e = e.Next()
-	}
-	for ; e != nil; e = e.Next() {
-		out = append(out, e.Value.(T))
-	}
-	return out
+// A queue holds things by their last change, the latest at the end.
+type queue[T any] struct{ end *spot[T] }
+
+// A spot is the place of a thing in a queue. The zero value is in none.
+type spot[T any] struct {
+	what          *T
+	rev           uint64
+	before, after *spot[T]
 }
 
-// moved puts a thing at the back of a list, and returns its place there.
-func moved(l **list.List, at *list.Element, what any) *list.Element {
-	if *l == nil {
-		*l = list.New()
+// touch moves a thing to the end.
+func (q *queue[T]) touch(s *spot[T], what *T, rev uint64) {
+	if s.rev = rev; q.end == s {
+		return
 	}
-	if at == nil {
-		return (*l).PushBack(what)
+	if s.after != nil {
+		s.after.before = s.before
 	}
-	(*l).MoveToBack(at)
-	return at
+	if s.before != nil {
+		s.before.after = s.after
+	}
+	s.what, s.before, s.after = what, q.end, nil
+	if q.end != nil {
+		q.end.after = s
+	}
+	q.end = s
+}
+
+// since returns the things that changed after a revision, the latest at the end.
+func (q *queue[T]) since(rev uint64) (out []*T) {
+	for s := q.end; s != nil && s.rev > rev; s = s.before {
+		out = append(out, s.what)
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // touch marks a task and all tasks around it as changed.
@@ -69,15 +75,12 @@ func (r *Run) touch(t *Task) {
 		if t.Rev = r.Rev; !r.heard {
 			t.viewed = r.Rev
 		}
-		t.place = moved(&r.changed.tasks, t.place, t)
+		r.changed.tasks.touch(&t.place, t, r.Rev)
 	}
 }
 
 // touchStep marks a superstep as changed.
-func (r *Run) touchStep(s *Step) {
-	s.rev = r.Rev
-	s.place = moved(&r.changed.steps, s.place, s)
-}
+func (r *Run) touchStep(s *Step) { r.changed.steps.touch(&s.place, s, r.Rev) }
 
 // touchPart marks a part of a task as changed, and counts its size.
 func (r *Run) touchPart(t *Task, p *Part) {

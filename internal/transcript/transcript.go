@@ -4,7 +4,6 @@
 package transcript
 
 import (
-	"container/list"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -111,8 +110,7 @@ type Step struct {
 	Planned map[string]int
 
 	load  load
-	rev   uint64        // Run.Rev of the last record that changed it
-	place *list.Element // among the steps, by that
+	place spot[Step] // among the supersteps, by their last change
 }
 
 // State is the state of a task or a tool.
@@ -174,7 +172,7 @@ type Task struct {
 	ids     map[string]int             // how many parts there were of what an ID is made of
 	items   map[string]bool            // by key: whether it has ended
 	viewed  uint64                     // Run.Rev of the last record that changed more than the text of the turn under way
-	place   *list.Element              // among the tasks, by Rev
+	place   spot[Task]                 // among the tasks, by Rev
 	parts   []entry[string]            // changes of parts, by ID, since they were dropped last
 	cleared uint64                     // Run.Rev when they were dropped last
 	size    int                        // bytes of the parts

@@ -301,8 +301,8 @@ func (f *Feed) Next(r *Run) []Change {
 	}
 	steps, tasks, questions := r.Steps, r.Tasks, r.Questions
 	if f.begun {
-		steps = recent(r.changed.steps, func(s *Step) bool { return s.rev > f.rev })
-		tasks = recent(r.changed.tasks, func(t *Task) bool { return t.Rev > f.rev })
+		steps = r.changed.steps.since(f.rev)
+		tasks = r.changed.tasks.since(f.rev)
 		questions = nil
 		for _, e := range since(r.changed.questions, f.rev) {
 			questions = append(questions, e.what)
