@@ -16,6 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
 )
 
 // halting is a model that calls a function before its nth part, from 0.
@@ -149,5 +150,55 @@ func TestFirstTokenAndEffort(t *testing.T) {
 	}
 	if i = slices.IndexFunc(recs, func(r runlog.Record) bool { return strings.Contains(string(r.Data), `"effort":"high"`) }); i < 0 || recs[i].Kind != runlog.KindSettled {
 		t.Error("no record has the effort")
+	}
+}
+
+// The turn of an agent that works for another is kept once, where it was taken.
+func TestInterruptedTurnWithinAnAction(t *testing.T) {
+	t.Parallel()
+	store := runlog.NewMemory(nil)
+	j, err := journal.Open(t.Context(), store, "r", &journal.Options{Create: &runlog.NewRun{Workflow: "w"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	worker := &agent.Agent{Name: "worker", Model: halting{&scripted.Model{Turns: []scripted.Turn{scripted.Say("It ", "is.")}}, func(ctx context.Context, n int) error {
+		if n == 1 {
+			interrupt()
+			return ctx.Err()
+		}
+		return nil
+	}}}
+	delegate := action("delegate", func(ctx context.Context, s *journal.Scope, _ *tool.Call) (tool.Result, error) {
+		_, err := worker.Run(ctx, s, &agent.Work{Prompt: "Look."})
+		return tool.Result{}, err
+	})
+	lead := &agent.Agent{Name: "lead", Model: &scripted.Model{Turns: []scripted.Turn{scripted.Call("delegate", "{}")}}, Actions: []*agent.Action{delegate}}
+	if _, err := lead.Run(ctx, j.Scope("work"), &agent.Work{Prompt: "Look."}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, r := range recordsOf(t, store) {
+		if d := cut.Of(&r); d != nil {
+			paths = append(paths, r.Path+" "+d.Key)
+		}
+	}
+	if len(paths) != 1 || paths[0] != "work/delegate[1.1] turn-0" {
+		t.Errorf("it is kept at %q", paths)
+	}
+	if err := j.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// No task emits the event that keeps such a turn, which a replay would take for one.
+func TestReservedEvent(t *testing.T) {
+	t.Parallel()
+	j, err := journal.Open(t.Context(), runlog.NewMemory(nil), "r", &journal.Options{Create: &runlog.NewRun{Workflow: "w"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Scope("work").Emit(t.Context(), cut.Event, nil); err == nil || !strings.Contains(err.Error(), "another name") {
+		t.Error(err)
 	}
 }

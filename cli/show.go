@@ -218,7 +218,7 @@ func showTask(a *app, put func(string, ...any), p tui.Palette, t *transcript.Tas
 			line += " effort=" + x.Effort
 		}
 		line += fmt.Sprintf(": %s, %s tokens%s", inwords.Plural(x.Turns, "turn"), inwords.Count(x.Usage.In+x.Usage.Out), costOf(x.Cost(), int(min(1, x.Spent.Tokens))))
-		if x.First > 0 {
+		if x.First >= 100*time.Millisecond { // less is shown as nothing
 			line += ", first token " + inwords.Brief(x.First)
 		}
 		if title := x.Title(); title != "" {
