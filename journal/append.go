@@ -43,8 +43,8 @@ func (j *Journal) New(kind runlog.Kind, path string, data any) (runlog.Record, e
 // After an append that failed with ErrUnknown, or in which the store panicked, every append
 // returns ErrUnknown: close the journal and open it again, which reads what is stored.
 func (j *Journal) Append(ctx context.Context, status runlog.Status, recs ...runlog.Record) error {
-	ctx, err := j.course.appends(ctx, recs)
-	if err = cmp.Or(err, ctx.Err()); err != nil {
+	together, due, err := j.course.appends(ctx, recs)
+	if err = cmp.Or(err, due.Err()); err != nil {
 		return fmt.Errorf("run %s: %w", j.id, err)
 	}
 	for i := range recs {
@@ -52,7 +52,15 @@ func (j *Journal) Append(ctx context.Context, status runlog.Status, recs ...runl
 			return fmt.Errorf("run %s: %w", j.id, err)
 		}
 	}
-	a := &appending{recs: recs, status: status}
+	a := &appending{recs: recs[:together], status: status}
+	if err := j.enqueue(due, a); err != nil || together == len(recs) {
+		return err
+	}
+	return j.Append(ctx, status, recs[together:]...)
+}
+
+// enqueue stores what is to be appended, with what others append meanwhile.
+func (j *Journal) enqueue(ctx context.Context, a *appending) error {
 	j.mu.Lock()
 	j.queue = append(j.queue, a)
 	j.mu.Unlock()

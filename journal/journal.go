@@ -44,7 +44,8 @@ type Journal struct {
 	queue []*appending // what waits for its append
 	recovered
 	listen map[chan struct{}]bool
-	begun  map[string]timing // of tasks that execute, by path
+	begun  map[string]timing    // of tasks that execute, by path
+	firsts map[effect]time.Time // when effects under way gave their first output
 	seats  seats
 
 	cancels cancels

@@ -97,9 +97,9 @@ func (v *recovered) of(path string) *memory {
 }
 
 // put sets an entry of a map and creates the map if needed: most scopes never need theirs.
-func put[V any](m *map[string]V, key string, v V) {
+func put[K comparable, V any](m *map[K]V, key K, v V) {
 	if *m == nil {
-		*m = map[string]V{}
+		*m = map[K]V{}
 	}
 	(*m)[key] = v
 }
