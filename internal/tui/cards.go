@@ -23,6 +23,7 @@ import (
 type deck struct {
 	cards   map[string]*cardView // by cardKey
 	guest   *guest               // the question of another run that is answered from here, nil for none
+	visits  map[string]bool      // runs that are followed for the sake of such a question
 	owed    map[string]bool      // runs with an answer of this terminal that have to be resumed; true if no process executed them at that time
 	modeRun string               // whose mode it is, "" for the next run that begins
 	modeAt  time.Time            // when it was chosen
@@ -38,7 +39,6 @@ type guest struct {
 	f         *following
 	path, key string
 	focus     bool // the card gets the focus as soon as it is there
-	mine      bool // the run is followed for this alone
 }
 
 // The recorded authors of answers that modes give.
@@ -94,6 +94,12 @@ func (t *Terminal) openCards(f *following) []*cardView {
 // nextCard shows the question that comes first.
 func (t *Terminal) nextCard() {
 	for key, c := range t.cards {
+		if f := t.runs[c.f.id]; f != nil && f != c.f && f.loaded {
+			same := func(q *transcript.Question) bool { return cardKey(f.id, q) == key }
+			if i := slices.IndexFunc(f.run.Questions, same); i >= 0 {
+				c.f, c.q = f, f.run.Questions[i]
+			}
+		}
 		if c.q.Answered {
 			delete(t.cards, key)
 		}
@@ -135,7 +141,7 @@ func (t *Terminal) firstCard() *cardView {
 		if c := t.cards[g.f.id+"\x00"+identity(g.path, g.key)]; c == nil || !c.sent && !c.away {
 			t.say("the question of run " + g.f.id + " is answered already")
 		}
-		t.dismiss()
+		t.guest = nil
 	} else if g != nil {
 		return nil
 	}
@@ -150,28 +156,45 @@ func (t *Terminal) firstCard() *cardView {
 	return nil
 }
 
-// dismiss ends the answering of a question of another run.
-func (t *Terminal) dismiss() {
-	g := t.guest
-	t.guest = nil
-	f := t.runs[g.f.id]
-	if _, owed := t.owed[g.f.id]; g.mine && !owed && f != nil && (t.run == nil || f.id != t.run.id) {
-		f.stop()
-		delete(t.runs, f.id)
+// unsettled reports whether an answer to a run is on its way, or the run may have to be resumed after one.
+func (t *Terminal) unsettled(id string) bool {
+	for _, c := range t.cards {
+		if c.f.id == id && c.sent && !c.q.Answered {
+			return true
+		}
+	}
+	_, owed := t.owed[id]
+	return owed
+}
+
+// forget stops to follow runs that were followed for a question, once nothing is left to do for them.
+func (t *Terminal) forget() {
+	for id := range t.visits {
+		switch {
+		case t.run != nil && t.run.id == id: // it was opened
+			delete(t.visits, id)
+		case t.unsettled(id) || t.guest != nil && t.guest.f.id == id:
+		default:
+			if f := t.runs[id]; f != nil {
+				f.stop()
+			}
+			delete(t.runs, id)
+			delete(t.visits, id)
+		}
 	}
 }
 
 // showCard puts a question of any run on the screen, without leaving the run that is shown.
 func (t *Terminal) showCard(w *Waiting) tea.Cmd {
-	if t.guest != nil {
-		t.dismiss()
-	}
 	f := t.runs[w.Run]
-	mine := f == nil
-	if mine {
+	if f == nil {
+		if t.visits == nil {
+			t.visits = map[string]bool{}
+		}
+		t.visits[w.Run] = true
 		f = t.follow(w.Run)
 	}
-	t.guest = &guest{f: f, path: w.Path, key: w.Key, focus: true, mine: mine}
+	t.guest = &guest{f: f, path: w.Path, key: w.Key, focus: true}
 	if c := t.cards[w.Run+"\x00"+identity(w.Path, w.Key)]; c != nil {
 		c.away = false
 	}
@@ -182,9 +205,7 @@ func (t *Terminal) showCard(w *Waiting) tea.Cmd {
 // putAway puts a question off. It stays in the inbox, and Tab brings it back.
 func (t *Terminal) putAway(c *cardView) {
 	c.away = true
-	if t.guest != nil {
-		t.dismiss()
-	}
+	t.guest = nil
 	t.leaveCard()
 	t.nextCard()
 }
@@ -290,6 +311,7 @@ func (t *Terminal) answered(c *cardView, err error) {
 		}
 		t.owed[id] = t.owed[id] || c.f.ended
 	case errors.As(err, new(*journal.AnsweredError)), errors.As(err, &over):
+		c.q.Answered = true // nothing is left to do for it
 		t.fail(err)
 	default:
 		c.sent, c.left, c.err = false, true, transcript.Clean(err.Error())
@@ -498,9 +520,9 @@ func (t *Terminal) ring() tea.Cmd {
 	switch {
 	case t.moves():
 		t.worked = t.run.id
-	case t.run == nil || t.run.id != t.worked:
+	case t.run == nil || t.run.id != t.worked || t.waiting():
 		t.worked = ""
-	case t.run.loaded && !t.waiting():
+	case t.run.loaded && !t.unsettled(t.run.id):
 		t.worked = ""
 		if t.blurred {
 			news = append(news, "run "+t.run.id+" "+string(t.run.run.Status))

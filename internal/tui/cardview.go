@@ -467,23 +467,57 @@ func (c *cardView) waits() string {
 	return text
 }
 
-// wrapLine breaks a line into lines of at most w cells, the further ones indented.
+// wrapLine breaks a text into lines of at most w cells, those after the first indented.
 func wrapLine(s string, w, indent int) []string {
 	s = strings.ReplaceAll(s, "\t", "    ")
-	if ansi.StringWidth(s) <= w {
-		return []string{s}
-	}
 	indent = min(indent, w/2)
 	var out []string
-	for line := range strings.SplitSeq(ansi.Wrap(s, max(1, w-indent), ""), "\n") {
-		for line := range strings.SplitSeq(ansi.Hardwrap(line, max(1, w-indent), true), "\n") {
-			if len(out) > 0 {
-				line = strings.Repeat(" ", indent) + line
+	put := func(line string) {
+		if len(out) > 0 {
+			line = strings.Repeat(" ", indent) + line
+		}
+		out = append(out, line)
+	}
+	for line := range strings.SplitSeq(s, "\n") {
+		if ascii(line) { // nearly all of them are, and a change may have many
+			for {
+				n := max(1, w-indent)
+				if len(out) == 0 {
+					n = w
+				}
+				if len(line) <= n {
+					break
+				}
+				if i := strings.LastIndexByte(line[:n], ' '); line[n] != ' ' && i > n/2 {
+					n = i + 1
+				}
+				put(line[:n])
+				line = line[n:]
 			}
-			out = append(out, line)
+			put(line)
+			continue
+		}
+		if ansi.StringWidth(line) <= w-indent {
+			put(line)
+			continue
+		}
+		for line := range strings.SplitSeq(ansi.Wrap(line, max(1, w-indent), ""), "\n") {
+			for line := range strings.SplitSeq(ansi.Hardwrap(line, max(1, w-indent), true), "\n") {
+				put(line)
+			}
 		}
 	}
 	return out
+}
+
+// ascii reports whether a line has nothing but letters of one cell.
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // content draws what is asked: the whole action of a permission request, or the question.
@@ -498,8 +532,11 @@ func (c *cardView) content(w int) []string {
 		if call.Tool == "bash" && len(body) > 0 {
 			body[0] = "$ " + body[0]
 		}
+		style := styleOf(call, c.t.pal)
 		for _, l := range body {
-			add(l, 0)
+			for _, piece := range wrapLine(l, w, 0) {
+				out = append(out, style(l)(piece))
+			}
 		}
 		for _, l := range notes {
 			add(l, 0)
@@ -550,7 +587,9 @@ func (c *cardView) choices(w int) []string {
 	var out []string
 	wide, digits := 0, len(strconv.Itoa(len(c.menu)))
 	for _, x := range c.menu {
-		wide = max(wide, ansi.StringWidth(x.name))
+		if x.note != "" {
+			wide = max(wide, ansi.StringWidth(x.name))
+		}
 	}
 	wide = min(wide, w/2)
 	for i, x := range c.menu {
@@ -716,33 +755,37 @@ func (c *cardView) draw(w, h int) []string {
 		if c.err != "" {
 			foot = append(foot, wrapLine(c.t.pal.Red("✗ ")+c.err, in, 2)...)
 		}
-		if h-2-len(top)-len(foot) >= min(len(body), least) {
+		if h-3-len(top)-len(foot) >= min(len(body), least) {
 			break
 		}
 	}
+	rule := 1
 	if h < 8 {
-		top = nil
+		top, rule = nil, 0
 	}
-	if most := max(1, h-3-len(top)); len(foot) > most { // the end of it says what to do
+	if most := max(1, h-3-rule-len(top)); len(foot) > most { // the end of it says what to do
 		c.y -= len(foot) - most
 		foot = foot[len(foot)-most:]
 	}
-	c.room, c.all = max(1, h-2-len(top)-len(foot)), len(body)
+	c.room, c.all = max(1, h-2-rule-len(top)-len(foot)), len(body)
 	c.scroll = max(0, min(c.scroll, c.all-c.room))
 	body = body[c.scroll:min(c.all, c.scroll+c.room)]
 	if c.y >= 0 {
-		c.x, c.y = c.x+2, c.y+1+len(top)+len(body)
+		c.x, c.y = c.x+2, c.y+1+rule+len(top)+len(body)
 	}
-	side := "│"
-	if c.t.focus == onCard {
-		side = "┃"
+	put := func(lines []string) (out []string) {
+		side := c.frame(map[bool]string{false: "│", true: "┃"}[c.t.focus == onCard])
+		for _, l := range lines {
+			l = ansi.Truncate(l, in, "…")
+			out = append(out, side+" "+l+strings.Repeat(" ", max(0, in-ansi.StringWidth(l)))+" "+side)
+		}
+		return out
 	}
-	out := []string{c.edge(true, title+who, c.waits(), w)}
-	for _, l := range slices.Concat(top, body, foot) {
-		l = ansi.Truncate(l, in, "…")
-		out = append(out, c.frame(side)+" "+l+strings.Repeat(" ", max(0, in-ansi.StringWidth(l)))+" "+c.frame(side))
+	out := append([]string{c.edge(0, title+who, c.waits(), w)}, put(slices.Concat(top, body))...)
+	if below := c.below(); rule > 0 { // what the agent wrote ends here
+		out = append(out, c.edge(1, below, "", w))
 	}
-	return append(out, c.edge(false, c.below(), c.state(), w))
+	return append(append(out, put(foot)...), c.edge(2, c.next(), c.state(), w))
 }
 
 func (c *cardView) frame(s string) string { return c.t.pal.Yellow(s) }
@@ -760,16 +803,20 @@ func (c *cardView) head() (title, who string) {
 	return count + "run " + c.f.id, strings.TrimSuffix(asks(c.q.Asked.Path, &q), ":")
 }
 
-// below tells what is not on the screen: the rest of the action, and the next question.
+// below tells which part of the action is on the screen, "" if all of it is.
 func (c *cardView) below() string {
-	var out []string
-	if c.all > c.room {
-		out = append(out, fmt.Sprintf("lines %d-%d of %d (PgDn)", c.scroll+1, min(c.all, c.scroll+c.room), c.all))
+	if c.all <= c.room {
+		return ""
 	}
+	return fmt.Sprintf("lines %d-%d of %d (PgDn)", c.scroll+1, min(c.all, c.scroll+c.room), c.all)
+}
+
+// next names the next question.
+func (c *cardView) next() string {
 	if next := c.t.nextAfter(c); next != "" {
-		out = append(out, "next: "+next)
+		return "next: " + next
 	}
-	return strings.Join(out, " · ")
+	return ""
 }
 
 // state tells what a number does at the moment.
@@ -785,14 +832,16 @@ func (c *cardView) state() string {
 	return "Tab to answer"
 }
 
-// edge draws the upper or lower edge of the box with a text at its left and another at its right, which is kept.
-func (c *cardView) edge(upper bool, left, right string, w int) string {
-	corners := [2][2]string{{"╰", "╯"}, {"╭", "╮"}}
-	line := "─"
+// edge draws a line across the box, 0 the upper edge, 1 the line between what is asked and the answers, and 2 the lower edge, with a text at its left and
+// another at its right, which is kept.
+func (c *cardView) edge(which int, left, right string, w int) string {
+	ends, line := [3][2]string{{"╭", "╮"}, {"├", "┤"}, {"╰", "╯"}}[which], "─"
 	if c.t.focus == onCard {
-		corners, line = [2][2]string{{"┗", "┛"}, {"┏", "┓"}}, "━"
+		ends, line = [3][2]string{{"┏", "┓"}, {"┠", "┨"}, {"┗", "┛"}}[which], "━"
 	}
-	at := corners[map[bool]int{false: 0, true: 1}[upper]]
+	if which == 1 {
+		line = "─"
+	}
 	if right != "" {
 		right = " " + cut(right, w/2) + " "
 	}
@@ -803,5 +852,5 @@ func (c *cardView) edge(upper bool, left, right string, w int) string {
 		left = ""
 	}
 	fill := strings.Repeat(line, max(0, room-ansi.StringWidth(left)))
-	return ansi.Truncate(c.frame(at[0])+left+c.frame(fill)+right+c.frame(at[1]), w, "")
+	return ansi.Truncate(c.frame(ends[0])+left+c.frame(fill)+right+c.frame(ends[1]), w, "")
 }

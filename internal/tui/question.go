@@ -182,13 +182,14 @@ func because(rule, origin, reason string) string {
 // 0; folded is the number of hidden lines.
 func card(c *runlog.QuestionCall, pal Palette, fold int) (lines []string, folded int) {
 	body, notes := content(c, pal)
+	style := styleOf(c, pal)
 	for i, line := range body {
 		if fold > 0 && i >= fold && len(body)-i > 1 {
 			folded = len(body) - i
 			lines = append(lines, pal.Dim(fmt.Sprintf("    … %d more lines", folded)))
 			break
 		}
-		lines = append(lines, "    "+line)
+		lines = append(lines, "    "+style(line)(line))
 	}
 	for _, line := range notes {
 		lines = append(lines, "    "+line)
@@ -208,28 +209,18 @@ func card(c *runlog.QuestionCall, pal Palette, fold int) (lines []string, folded
 	return lines, folded
 }
 
-// content returns the full action of a call, and what has to be said about it.
+// content returns the full action of a call, without style, and what has to be said about it.
 func content(c *runlog.QuestionCall, pal Palette) (body, notes []string) {
-	full := func(text string, style func(string) string) {
-		for line := range strings.SplitSeq(strings.TrimRight(transcript.Clean(text), "\n"), "\n") {
-			body = append(body, style(strings.ReplaceAll(line, "\t", "    ")))
-		}
+	full := func(text string) {
+		text = strings.ReplaceAll(transcript.Clean(text), "\t", "    ")
+		body = strings.Split(strings.TrimRight(text, "\n"), "\n")
 	}
 	note := func(s string) { notes = append(notes, pal.Yellow(s)) }
-	plain := func(s string) string { return s }
 	switch {
 	case c.Fails != "":
 		notes = append(notes, pal.Yellow("as things are it will fail: ")+transcript.Line(c.Fails))
 	case c.Diff != "":
-		full(c.Diff, func(line string) string {
-			switch {
-			case strings.HasPrefix(line, "+"):
-				return pal.Green(line)
-			case strings.HasPrefix(line, "-"):
-				return pal.Red(line)
-			}
-			return line
-		})
+		full(c.Diff)
 		if c.Larger > 0 {
 			note(fmt.Sprintf("and %d more lines, which are too long to be kept here", c.Larger))
 		}
@@ -237,15 +228,30 @@ func content(c *runlog.QuestionCall, pal Palette) (body, notes []string) {
 			note("it has characters that are not shown")
 		}
 	case c.Tool == "write_file" || c.Tool == "edit_file":
-		full(string(c.Args), plain)
+		full(string(c.Args))
 	default:
 		text := inFull(c)
-		full(text, plain)
+		full(text)
 		if c.Tool != "bash" && hidden(text) { // of a command the reason says so
 			note("it has characters that are not shown")
 		}
 	}
 	return body, notes
+}
+
+// styleOf returns the style of each line of the content of a call.
+func styleOf(c *runlog.QuestionCall, pal Palette) func(line string) func(string) string {
+	plain := func(s string) string { return s }
+	return func(line string) func(string) string {
+		switch {
+		case c.Diff == "" || c.Fails != "":
+		case strings.HasPrefix(line, "+"):
+			return pal.Green
+		case strings.HasPrefix(line, "-"):
+			return pal.Red
+		}
+		return plain
+	}
 }
 
 // parts describes the parts of a command: which are allowed, and why the others are asked about.

@@ -425,7 +425,9 @@ func (t *Terminal) settle() tea.Cmd {
 	t.replaced()
 	met := t.meet()
 	t.nextCard()
-	return tea.Batch(met, t.goOn(), t.ring())
+	goOn := t.goOn()
+	t.forget()
+	return tea.Batch(met, goOn, t.ring())
 }
 
 // key routes a key: global ones first, then to what has the focus.
