@@ -29,7 +29,7 @@ func (r *Run) applyQuestion(rec *runlog.Record) {
 		q := &Question{
 			Path: t.Path, Key: Line(d.Key), Kind: d.Kind, Agent: Line(d.Agent), Call: cleanCall(d.Call), Header: Line(d.Header),
 			Question: Clean(d.Text), Options: lines(d.Options), About: about, Text: d.TextOutput, Default: Value(d.Default),
-			Asked: d,
+			Asked: d, Since: rec.Time,
 		}
 		r.Questions = append(r.Questions, q)
 		r.changed.questions = noted(r.changed.questions, r.Rev, q)

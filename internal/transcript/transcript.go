@@ -283,6 +283,7 @@ type Question struct {
 	By       string               `json:"by,omitempty"`
 
 	Asked runlog.Question `json:"-"` // as it was asked, whose text is not clean
+	Since time.Time       `json:"-"` // when that was
 }
 
 // Label returns the display name of the task, such as gather/tests for gather[tests].

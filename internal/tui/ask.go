@@ -369,12 +369,17 @@ func offered(q *runlog.Question) []string {
 	for _, o := range q.Options {
 		out = append(out, spellings(q, o)...)
 	}
-	var schema struct{ Enum []any }
-	_ = json.Unmarshal(q.Schema, &schema)
-	if len(q.Schema) > 0 && len(schema.Enum) == 0 && !gated(q) {
+	if others(q) {
 		out = append(out, "or another answer that fits")
 	}
 	return out
+}
+
+// others reports whether a question with options takes other answers, too.
+func others(q *runlog.Question) bool {
+	var schema struct{ Enum []any }
+	_ = json.Unmarshal(q.Schema, &schema)
+	return len(q.Schema) > 0 && len(schema.Enum) == 0 && !gated(q)
 }
 
 // spellings returns the forms in which an option can be typed: with its required text, or with and without a reason.

@@ -182,6 +182,3 @@ func (t *Terminal) command(line string) tea.Cmd {
 	t.fail(fmt.Errorf("there is no command /%s; /help lists them", name))
 	return nil
 }
-
-// nextMode changes how permission requests of the shown run are met.
-func (t *Terminal) nextMode() tea.Cmd { return nil }

@@ -16,6 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // formField is one value of a form.
@@ -26,6 +27,8 @@ type formField struct {
 	Default     json.RawMessage
 	Enum        []json.RawMessage
 	Required    bool
+
+	schema json.RawMessage
 }
 
 // form holds the fields of a question, in the order in which they are asked.
@@ -58,12 +61,14 @@ func formOf(schema json.RawMessage) form {
 			Default     json.RawMessage
 			Enum        []json.RawMessage
 		}
-		if dec.Decode(&p) != nil {
+		var schema json.RawMessage
+		if dec.Decode(&schema) != nil || json.Unmarshal(schema, &p) != nil {
 			return nil
 		}
 		kind, _ := p.Type.(string)
 		key, _ := name.(string)
-		out = append(out, formField{Name: key, Type: kind, Description: p.Description, Default: p.Default, Enum: p.Enum, Required: slices.Contains(s.Required, key)})
+		out = append(out, formField{Name: key, Type: kind, Description: p.Description, Default: p.Default, Enum: p.Enum, Required: slices.Contains(s.Required, key),
+			schema: schema})
 	}
 	return out
 }
@@ -216,6 +221,45 @@ func (f *formField) takes(v json.RawMessage) bool {
 		}
 	}
 	return strict.CheckJSON(s, string(v)) == nil
+}
+
+// label asks for the field on a line.
+func (f *formField) label() string {
+	what := kindOf(f.Type)
+	if n := len(f.Enum); n > 0 {
+		what = fmt.Sprintf("1-%d", n)
+	}
+	switch {
+	case len(f.Default) > 0:
+		what += ", Enter for " + transcript.Line(transcript.Value(f.Default))
+	case !f.Required:
+		what += ", Enter for none"
+	}
+	return transcript.Line(f.Name) + " (" + what + "): "
+}
+
+// answer returns the value that was typed for the field, nil to leave it out. Errors begin with the name of the field.
+func (f *formField) answer(line string) (json.RawMessage, error) {
+	line = strings.TrimSpace(line)
+	name := transcript.Line(f.Name)
+	switch {
+	case line == "" && len(f.Default) > 0:
+		return f.Default, nil
+	case line == "" && f.Required:
+		return nil, errors.New(name + " is required")
+	case line == "":
+		return nil, nil
+	}
+	v, err := f.read(line)
+	if err == nil && len(f.schema) > 0 { // which may want more than a type, such as a range
+		if wrong := (&runlog.Question{Schema: f.schema}).Fits(v); wrong != nil && strings.Contains(wrong.Error(), " does not fit: ") {
+			err = wrong
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return v, nil
 }
 
 // read parses the typed value of a field: the number of an offered value, or the value itself. Texts need no quotes, and lists may be words separated by

@@ -34,6 +34,8 @@ func bindings() []binding {
 		{"stop", []string{"ctrl+c"}, "clear the line; twice stops the run at a checkpoint", "Everywhere"},
 		{"leave", []string{"ctrl+d"}, "leave; runs go on", "Everywhere"},
 		{"suspend", []string{"ctrl+z"}, "back to the shell; fg returns", "Everywhere"},
+		{"more", []string{"v"}, "a larger card, to read a long change", "At a question"},
+		{"transcript", []string{"ctrl+p"}, "what the agent did that asks", "At a question"},
 		{"help", []string{"?"}, "the keys", "In the run"},
 		{"up", []string{"up", "k"}, "the row above", "In the run"},
 		{"down", []string{"down", "j"}, "the row below", "In the run"},

@@ -244,10 +244,6 @@ func (p *prompting) instead() (string, bool) {
 	if now != "" {
 		p.say("Now:\n  " + strings.ReplaceAll(now, "\n", "\n  ") + "\n")
 	}
-	object := func(s string) bool {
-		var o map[string]any
-		return json.Unmarshal([]byte(s), &o) == nil && o != nil
-	}
 	for {
 		var lines []string
 		label := "Go on with instead, an empty line ends it: "
@@ -261,16 +257,28 @@ func (p *prompting) instead() (string, bool) {
 			}
 			lines, label = append(lines, line), ""
 		}
-		text := strings.Join(lines, "\n")
-		if text == "" || !object(now) {
+		text, err := replacement(now, strings.Join(lines, "\n"))
+		if err == nil {
 			return text, true
 		}
-		var b bytes.Buffer
-		if object(text) && json.Compact(&b, []byte(text)) == nil {
-			return b.String(), true
-		}
-		p.say("  want a JSON object as the one there is\n")
+		p.say("  " + err.Error() + "\n")
 	}
+}
+
+// replacement checks what is to take the place of a value. Of an object, it must be one.
+func replacement(now, text string) (string, error) {
+	object := func(s string) bool {
+		var o map[string]any
+		return json.Unmarshal([]byte(s), &o) == nil && o != nil
+	}
+	if text == "" || !object(now) {
+		return text, nil
+	}
+	var b bytes.Buffer
+	if object(text) && json.Compact(&b, []byte(text)) == nil {
+		return b.String(), nil
+	}
+	return "", errors.New("want a JSON object as the one there is")
 }
 
 // shown returns the value at the end of a question, indented by two columns, or "" if there is none.
@@ -311,42 +319,21 @@ func (p *prompting) form(f form) (json.RawMessage, bool) {
 
 // field asks for one field until the value fits. It returns nil for an omitted field.
 func (p *prompting) field(f *formField) (json.RawMessage, bool) {
-	name := transcript.Line(f.Name)
 	if f.Description != "" {
 		p.say("  " + transcript.Line(f.Description) + "\n")
 	}
-	label := name + " (" + kindOf(f.Type)
-	if n := len(f.Enum); n > 0 {
-		for i, v := range f.Enum {
-			p.say(fmt.Sprintf("  %d. %s\n", i+1, transcript.Line(transcript.Value(v))))
-		}
-		label = fmt.Sprintf("%s (1-%d", name, n)
-	}
-	switch {
-	case len(f.Default) > 0:
-		label += ", Enter for " + transcript.Line(transcript.Value(f.Default))
-	case !f.Required:
-		label += ", Enter for none"
+	for i, v := range f.Enum {
+		p.say(fmt.Sprintf("  %d. %s\n", i+1, transcript.Line(transcript.Value(v))))
 	}
 	for {
-		line, ok := p.line(label + "): ")
+		line, ok := p.line(f.label())
 		if !ok {
 			return nil, false
 		}
-		line = strings.TrimSpace(line)
-		switch {
-		case line == "" && len(f.Default) > 0:
-			return f.Default, true
-		case line == "" && !f.Required:
-			return nil, true
-		case line == "":
-			p.say("  " + name + " is required\n")
-			continue
-		}
-		v, err := f.read(line)
+		v, err := f.answer(line)
 		if err == nil {
 			return v, true
 		}
-		p.say("  " + name + ": " + transcript.Clean(err.Error()) + "\n")
+		p.say("  " + transcript.Clean(err.Error()) + "\n")
 	}
 }

@@ -181,64 +181,90 @@ func because(rule, origin, reason string) string {
 // card describes a permission request: the full action, the folder, and the reason for asking. It shows fold lines of a long change, or all if fold is
 // 0; folded is the number of hidden lines.
 func card(c *runlog.QuestionCall, pal Palette, fold int) (lines []string, folded int) {
-	put := func(s string) { lines = append(lines, s) }
-	body := func(text string, style func(string) string) {
-		all := strings.Split(strings.TrimRight(transcript.Clean(text), "\n"), "\n")
-		for i, line := range all {
-			if fold > 0 && len(lines) >= fold && len(all)-i > 1 {
-				folded = len(all) - i
-				put(pal.Dim(fmt.Sprintf("    … %d more lines", folded)))
-				return
-			}
-			put("    " + style(strings.ReplaceAll(line, "\t", "    ")))
+	body, notes := content(c, pal)
+	style := styleOf(c, pal)
+	for i, line := range body {
+		if fold > 0 && i >= fold && len(body)-i > 1 {
+			folded = len(body) - i
+			lines = append(lines, pal.Dim(fmt.Sprintf("    … %d more lines", folded)))
+			break
 		}
+		lines = append(lines, "    "+style(line)(line))
 	}
-	plain := func(s string) string { return s }
-	switch {
-	case c.Fails != "":
-		put("    " + pal.Yellow("as things are it will fail: ") + transcript.Line(c.Fails))
-	case c.Diff != "":
-		body(c.Diff, func(line string) string {
-			switch {
-			case strings.HasPrefix(line, "+"):
-				return pal.Green(line)
-			case strings.HasPrefix(line, "-"):
-				return pal.Red(line)
-			}
-			return line
-		})
-		if c.Larger > 0 {
-			put("    " + pal.Yellow(fmt.Sprintf("and %d more lines, which are too long to be kept here", c.Larger)))
-		}
-		if hidden(c.Diff) {
-			put("    " + pal.Yellow("it has characters that are not shown"))
-		}
-	case c.Tool == "write_file" || c.Tool == "edit_file":
-		body(string(c.Args), plain)
-	default:
-		text := inFull(c)
-		body(text, plain)
-		if c.Tool != "bash" && hidden(text) { // of a command the reason says so
-			put("    " + pal.Yellow("it has characters that are not shown"))
-		}
+	for _, line := range notes {
+		lines = append(lines, "    "+line)
 	}
 	if c.Cwd != "" {
-		put("  in " + transcript.Line(c.Cwd))
+		lines = append(lines, "  in "+transcript.Line(c.Cwd))
 	}
 	if len(c.Parts) > 0 {
-		put("  its parts:")
-		for _, p := range c.Parts {
-			if p.Allowed {
-				put("    " + pal.Green("✓") + " " + transcript.Line(p.Text) + pal.Dim("  "+allowedBy(&p)))
-			} else {
-				put("    " + pal.Yellow("?") + " " + transcript.Line(p.Text) + pal.Dim("  "+because(p.Rule, p.Origin, p.Reason)))
-			}
+		lines = append(lines, "  its parts:")
+		for _, line := range parts(c, pal) {
+			lines = append(lines, "    "+line)
 		}
 	}
 	if why := because(c.Rule, c.Origin, c.Reason); why != "" {
-		put("  asked because: " + why)
+		lines = append(lines, "  asked because: "+why)
 	}
 	return lines, folded
+}
+
+// content returns the full action of a call, without style, and what has to be said about it.
+func content(c *runlog.QuestionCall, pal Palette) (body, notes []string) {
+	full := func(text string) {
+		text = strings.ReplaceAll(transcript.Clean(text), "\t", "    ")
+		body = strings.Split(strings.TrimRight(text, "\n"), "\n")
+	}
+	note := func(s string) { notes = append(notes, pal.Yellow(s)) }
+	switch {
+	case c.Fails != "":
+		notes = append(notes, pal.Yellow("as things are it will fail: ")+transcript.Line(c.Fails))
+	case c.Diff != "":
+		full(c.Diff)
+		if c.Larger > 0 {
+			note(fmt.Sprintf("and %d more lines, which are too long to be kept here", c.Larger))
+		}
+		if hidden(c.Diff) {
+			note("it has characters that are not shown")
+		}
+	case c.Tool == "write_file" || c.Tool == "edit_file":
+		full(string(c.Args))
+	default:
+		text := inFull(c)
+		full(text)
+		if c.Tool != "bash" && hidden(text) { // of a command the reason says so
+			note("it has characters that are not shown")
+		}
+	}
+	return body, notes
+}
+
+// styleOf returns the style of each line of the content of a call.
+func styleOf(c *runlog.QuestionCall, pal Palette) func(line string) func(string) string {
+	plain := func(s string) string { return s }
+	return func(line string) func(string) string {
+		switch {
+		case c.Diff == "" || c.Fails != "":
+		case strings.HasPrefix(line, "+"):
+			return pal.Green
+		case strings.HasPrefix(line, "-"):
+			return pal.Red
+		}
+		return plain
+	}
+}
+
+// parts describes the parts of a command: which are allowed, and why the others are asked about.
+func parts(c *runlog.QuestionCall, pal Palette) []string {
+	var out []string
+	for _, p := range c.Parts {
+		if p.Allowed {
+			out = append(out, pal.Green("✓")+" "+transcript.Line(p.Text)+pal.Dim("  "+allowedBy(&p)))
+		} else {
+			out = append(out, pal.Yellow("?")+" "+transcript.Line(p.Text)+pal.Dim("  "+because(p.Rule, p.Origin, p.Reason)))
+		}
+	}
+	return out
 }
 
 // inFull returns the full text of a call: its description if that covers everything, or else all of its arguments.

@@ -646,6 +646,9 @@ func (t *Terminal) header(w int) []string {
 		sign = t.pal.Yellow("?")
 	}
 	right := []string{sign + " " + inwords.Duration(r.Time.Elapsed(now))}
+	if t.compose.mode != "" { // it must be seen
+		right = slices.Insert(right, 0, t.pal.Yellow(t.compose.mode))
+	}
 	if n := r.Usage.In + r.Usage.Out; n > 0 {
 		right = append(right, "↓"+inwords.Count(n))
 	}
@@ -664,9 +667,6 @@ func (t *Terminal) header(w int) []string {
 	}
 	if used := t.contextUse(r); used != "" && t.view.talks() {
 		right = append(right, used)
-	}
-	if t.compose.mode != "" {
-		right = append(right, t.pal.Yellow(t.compose.mode))
 	}
 	end := strings.Join(right, "  ") + " "
 	if t.run.only && t.moves() {
@@ -718,7 +718,7 @@ func (t *Terminal) windowTitle() string {
 	}
 	r := &t.run.run
 	title := cmp.Or(r.Title, r.Workflow, t.run.id)
-	if t.card != nil {
+	if t.waiting() {
 		return "? " + title
 	}
 	return title

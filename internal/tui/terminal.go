@@ -123,8 +123,9 @@ type Terminal struct {
 	failed  bool   // it is an error
 	quits   time.Time
 	blurred bool
-	rang    map[string]bool // questions that have rung, by identity
+	rang    map[string]bool // questions that have rung, by cardKey
 	drawn   time.Time       // when the screen was last drawn
+	deck
 }
 
 // A pane covers the run view, or is it. Its methods are called with the lock held and do no I/O.
@@ -155,7 +156,7 @@ func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt 
 		return err
 	}
 	p := tea.NewProgram(t, tea.WithContext(ctx), tea.WithInput(c.in.r), tea.WithOutput(out), tea.WithFPS(30))
-	t.send = p.Send
+	t.send, t.tmux = p.Send, c.env("TMUX") != ""
 	var pumps sync.WaitGroup
 	pumps.Go(func() { t.pump(ctx) })
 	_, err = p.Run()
@@ -194,17 +195,18 @@ func (t *Terminal) pump(ctx context.Context) {
 		case now := <-frames.C:
 			t.mu.Lock()
 			dirty, moves, gap := t.dirty, t.moves(), time.Second
+			fresh := t.card != nil && !t.card.armed
 			t.dirty = false
 			t.mu.Unlock()
-			if moves && !t.opt.Calm {
+			if moves && !t.opt.Calm || fresh {
 				gap = 100 * time.Millisecond
 			}
 			switch {
+			case now.Sub(ticked) >= gap: // also while something changes all the time
+				ticked = now
+				t.send(tickMsg(t.opt.Now()))
 			case dirty:
 				t.send(frameMsg{})
-			case now.Sub(ticked) >= gap:
-				ticked = now
-				t.send(tickMsg(now))
 			}
 		}
 	}
@@ -305,15 +307,14 @@ func (t *Terminal) reader(ctx context.Context) (*superstep.Engine, error) {
 	return e, err
 }
 
-// resume follows a run again that may be executed again. The caller holds the lock.
+// resume follows a run again that may be executed again, or that has changed since nobody executes it. What is shown of it stays until all of that is
+// read. The caller holds the lock.
 func (t *Terminal) resume(f *following) {
 	f.stop()
-	fresh := t.follow(f.id)
-	fresh.loaded = false
-	if t.run == f {
-		t.run = fresh
-		t.view.follow(fresh)
+	if newest := t.runs[f.id]; newest != nil {
+		newest.stop()
 	}
+	t.follow(f.id)
 }
 
 // do carries out an action that may take time. Then runs with the lock held afterwards, unless the action failed; nil does nothing.
@@ -389,7 +390,9 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		t.width, t.height = m.Width, m.Height
 	case frameMsg:
 	case tickMsg:
-		t.frame++
+		if t.frame++; t.card != nil {
+			t.card.tick(time.Time(m))
+		}
 		if t.frame%50 == 0 {
 			cmd = t.lookInbox()
 		}
@@ -403,7 +406,9 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		t.blurred = true
 	case tea.KeyPressMsg:
 		cmd = t.key(m)
+		t.pressed = t.opt.Now()
 	case tea.PasteMsg:
+		t.pressed = t.opt.Now()
 		if t.focus == onComposer {
 			cmd = t.compose.paste(m.Content)
 		} else if t.focus == onCard && t.card != nil {
@@ -417,8 +422,12 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 
 // settle brings what depends on runs up to date: the card, and the bell.
 func (t *Terminal) settle() tea.Cmd {
+	t.replaced()
+	met := t.meet()
 	t.nextCard()
-	return t.ring()
+	goOn := t.goOn()
+	t.forget()
+	return tea.Batch(met, goOn, t.ring())
 }
 
 // key routes a key: global ones first, then to what has the focus.
@@ -508,7 +517,7 @@ func scrolls(k tea.KeyPressMsg) bool {
 // nextFocus moves the focus: composer, card, page, composer.
 func (t *Terminal) nextFocus() {
 	switch {
-	case t.focus == onComposer && t.card != nil:
+	case t.focus == onComposer && (t.card != nil || t.bringBack()):
 		t.setFocus(onCard)
 	case t.focus != onPane:
 		t.setFocus(onPane)
@@ -551,6 +560,8 @@ func (t *Terminal) pop() {
 func (t *Terminal) stopKey() tea.Cmd {
 	now := t.opt.Now()
 	switch {
+	case t.focus == onCard && t.card != nil && t.card.clear():
+		return nil
 	case !t.compose.empty():
 		t.compose.clear()
 		return nil
@@ -586,8 +597,11 @@ func (t *Terminal) View() tea.View {
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen, v.ReportFocus = true, true
 	v.WindowTitle = t.windowTitle()
-	if t.focus == onComposer {
+	switch t.focus {
+	case onComposer:
 		v.Cursor = t.compose.cursor(t.height)
+	case onCard:
+		v.Cursor = t.cardCursor(t.height)
 	}
 	t.drawn = t.opt.Now()
 	return v
@@ -606,11 +620,11 @@ func (t *Terminal) lines(w, h int) []string {
 	if line := t.inboxLine(w); line != "" && h > 12 {
 		below = append(below, line)
 	}
-	if t.card != nil {
-		below = append(below, t.card.draw(w, max(4, h*3/5))...)
-	}
+	above := len(below)
+	below = append(below, t.cardLines(w, h)...)
 	below = append(below, t.compose.draw(w, max(1, min(8, h/3)))...)
 	below = append(below, t.hintLine(w))
+	t.below = len(below) - above
 	below = below[max(0, len(below)-h+2):]
 	head := t.header(w)
 	room := h - len(head) - len(below)

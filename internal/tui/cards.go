@@ -1,0 +1,555 @@
+package tui
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A deck holds the questions of the runs that are followed.
+type deck struct {
+	cards   map[string]*cardView // by cardKey
+	guest   *guest               // the question of another run that is answered from here, nil for none
+	visits  map[string]bool      // runs that are followed for the sake of such a question
+	owed    map[string]bool      // runs with an answer of this terminal that have to be resumed; true if no process executed them at that time
+	modeRun string               // whose mode it is, "" for the next run that begins
+	modeAt  time.Time            // when it was chosen
+	pressed time.Time            // when the last key was pressed
+	below   int                  // lines from the top of the card to the end of the screen, when it was last drawn
+	worked  string               // the run that was shown working, "" for none
+	greeted bool                 // the inbox has been read
+	tmux    bool                 // the terminal is in tmux
+}
+
+// guest is a question of another run than the one that is shown.
+type guest struct {
+	f         *following
+	path, key string
+	focus     bool // the card gets the focus as soon as it is there
+}
+
+// The recorded authors of answers that modes give.
+const (
+	byEdits = "person, accepting edits"
+	byPlan  = "person, planning"
+)
+
+// The modes in which permission requests of the shown run are met. The zero mode asks about everything.
+const (
+	modeEdits = "accept edits"
+	modePlan  = "plan"
+)
+
+func cardKey(run string, q *transcript.Question) string {
+	return run + "\x00" + identity(q.Asked.Path, q.Asked.Key)
+}
+
+// asking returns the open questions of a run that wait for a person, in the order in which they were asked.
+func (f *following) asking() []*transcript.Question {
+	if !f.loaded || f.run.Status.Ended() {
+		return nil
+	}
+	return slices.DeleteFunc(f.run.Open(), func(q *transcript.Question) bool { return kindOfQuestion(&q.Asked) == runlog.QuestionMessage })
+}
+
+// cardOf returns the card of a question. It keeps what was typed there.
+func (t *Terminal) cardOf(f *following, q *transcript.Question) *cardView {
+	key := cardKey(f.id, q)
+	c := t.cards[key]
+	if c == nil {
+		if t.cards == nil {
+			t.cards = map[string]*cardView{}
+		}
+		c = newCard(t, f, q)
+		t.cards[key] = c
+	}
+	c.f, c.q = f, q
+	return c
+}
+
+// open returns the cards of a run that can be answered, with those put away.
+func (t *Terminal) openCards(f *following) []*cardView {
+	var out []*cardView
+	for _, q := range f.asking() {
+		if c := t.cardOf(f, q); !c.sent {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// nextCard shows the question that comes first.
+func (t *Terminal) nextCard() {
+	for key, c := range t.cards {
+		if f := t.runs[c.f.id]; f != nil && f != c.f && f.loaded {
+			same := func(q *transcript.Question) bool { return cardKey(f.id, q) == key }
+			if i := slices.IndexFunc(f.run.Questions, same); i >= 0 {
+				c.f, c.q = f, f.run.Questions[i]
+			}
+		}
+		if c.q.Answered {
+			delete(t.cards, key)
+		}
+	}
+	was := t.card
+	if t.card = t.firstCard(); t.card == was {
+		return
+	}
+	if t.card != nil {
+		t.card.show()
+	}
+	switch {
+	case t.guest != nil && t.guest.focus && t.card != nil:
+		t.guest.focus = false
+		t.setFocus(onCard)
+	case t.focus == onCard: // what is typed now was not meant for the next question
+		t.leaveCard()
+	}
+}
+
+// leaveCard moves the focus to what is below the card.
+func (t *Terminal) leaveCard() {
+	switch {
+	case t.focus != onCard:
+	case len(t.panes) > 0:
+		t.setFocus(onPane)
+	default:
+		t.setFocus(onComposer)
+	}
+}
+
+func (t *Terminal) firstCard() *cardView {
+	if g := t.guest; g != nil && g.f.loaded {
+		for _, c := range t.openCards(g.f) {
+			if c.q.Asked.Path == g.path && c.q.Asked.Key == g.key && !c.away {
+				return c
+			}
+		}
+		if c := t.cards[g.f.id+"\x00"+identity(g.path, g.key)]; c == nil || !c.sent && !c.away {
+			t.say("the question of run " + g.f.id + " is answered already")
+		}
+		t.guest = nil
+	} else if g != nil {
+		return nil
+	}
+	if t.run == nil {
+		return nil
+	}
+	for _, c := range t.openCards(t.run) {
+		if !c.away {
+			return c
+		}
+	}
+	return nil
+}
+
+// unsettled reports whether an answer to a run is on its way, or the run may have to be resumed after one.
+func (t *Terminal) unsettled(id string) bool {
+	for _, c := range t.cards {
+		if c.f.id == id && c.sent && !c.q.Answered {
+			return true
+		}
+	}
+	_, owed := t.owed[id]
+	return owed
+}
+
+// forget stops to follow runs that were followed for a question, once nothing is left to do for them.
+func (t *Terminal) forget() {
+	for id := range t.visits {
+		switch {
+		case t.run != nil && t.run.id == id: // it was opened
+			delete(t.visits, id)
+		case t.unsettled(id) || t.guest != nil && t.guest.f.id == id:
+		default:
+			if f := t.runs[id]; f != nil {
+				f.stop()
+			}
+			delete(t.runs, id)
+			delete(t.visits, id)
+		}
+	}
+}
+
+// showCard puts a question of any run on the screen, without leaving the run that is shown.
+func (t *Terminal) showCard(w *Waiting) tea.Cmd {
+	f := t.runs[w.Run]
+	if f == nil {
+		if t.visits == nil {
+			t.visits = map[string]bool{}
+		}
+		t.visits[w.Run] = true
+		f = t.follow(w.Run)
+	}
+	t.guest = &guest{f: f, path: w.Path, key: w.Key, focus: true}
+	if c := t.cards[w.Run+"\x00"+identity(w.Path, w.Key)]; c != nil {
+		c.away = false
+	}
+	t.nextCard()
+	return nil
+}
+
+// putAway puts a question off. It stays in the inbox, and Tab brings it back.
+func (t *Terminal) putAway(c *cardView) {
+	c.away = true
+	t.guest = nil
+	t.leaveCard()
+	t.nextCard()
+}
+
+// bringBack shows the questions again that were put away, and reports whether there are any.
+func (t *Terminal) bringBack() bool {
+	if t.run == nil || t.card != nil {
+		return false
+	}
+	cards := t.openCards(t.run)
+	for _, c := range cards {
+		c.away = false
+	}
+	t.nextCard()
+	return len(cards) > 0
+}
+
+// place returns which card it is of how many of its run.
+func (t *Terminal) place(c *cardView) (n, of int) {
+	all := t.openCards(c.f)
+	return slices.Index(all, c) + 1, len(all)
+}
+
+// nextAfter names the question that comes after a card: in its run, or else in another.
+func (t *Terminal) nextAfter(c *cardView) string {
+	all := t.openCards(c.f)
+	for i := 1; i < len(all); i++ {
+		if next := all[(slices.Index(all, c)+i)%len(all)]; !next.away {
+			return next.brieflyAsks()
+		}
+	}
+	for i := range t.inbox {
+		if w := &t.inbox[i]; w.Run != c.f.id && w.Kind != runlog.QuestionMessage {
+			return w.Run + " " + transcript.Line(w.Label) + ": " + transcript.Line(w.Text)
+		}
+	}
+	return ""
+}
+
+// brieflyAsks returns the question on one line.
+func (c *cardView) brieflyAsks() string {
+	who := transcript.Line(spelled(c.q.Path))
+	if call := c.q.Call; call != nil {
+		return who + " " + wants(call)
+	}
+	return who + ": " + transcript.Line(headed(c.q.Header, c.q.Question))
+}
+
+// cardLines draws the card, or how many questions were put away.
+func (t *Terminal) cardLines(w, h int) []string {
+	if c := t.card; c != nil {
+		most := max(4, h*3/5)
+		if c.tall {
+			most = max(most, h-5)
+		}
+		return c.draw(w, most)
+	}
+	switch {
+	case t.guest != nil:
+		return []string{t.pal.Dim(cut(" ? opening the question of run "+t.guest.f.id+" …", w))}
+	case t.run == nil:
+		return nil
+	}
+	if n := len(t.openCards(t.run)); n > 0 {
+		return []string{t.pal.Yellow(cut(fmt.Sprintf(" ? %s put away: Tab", inwords.Plural(n, "question")), w))}
+	}
+	return nil
+}
+
+// cardCursor places the cursor of the text that is typed into the card.
+func (t *Terminal) cardCursor(h int) *tea.Cursor {
+	if t.card == nil || t.card.y < 0 || h-t.below+t.card.y < 0 {
+		return nil
+	}
+	return tea.NewCursor(t.card.x, h-t.below+t.card.y)
+}
+
+// answer sends the answer to a question to its run.
+func (t *Terminal) answer(c *cardView, a *runlog.Answer) tea.Cmd {
+	c.sent, c.err = true, ""
+	id, path := c.f.id, c.q.Asked.Path
+	a.Key = c.q.Asked.Key
+	t.leaveCard()
+	t.say("answering run " + id + " …")
+	return func() tea.Msg {
+		e, err := t.reader(t.ctx)
+		if err == nil {
+			err = e.Answer(t.ctx, id, path, a)
+		}
+		return doneMsg{func() { t.answered(c, err) }}
+	}
+}
+
+// answered notes what became of an answer. One that was refused is still in its card.
+func (t *Terminal) answered(c *cardView, err error) {
+	id := c.f.id
+	var over *runlog.EndedError
+	switch {
+	case err == nil:
+		t.say("answered")
+		if t.owed == nil {
+			t.owed = map[string]bool{}
+		}
+		t.owed[id] = t.owed[id] || c.f.ended
+	case errors.As(err, new(*journal.AnsweredError)), errors.As(err, &over):
+		c.q.Answered = true // nothing is left to do for it
+		t.fail(err)
+	default:
+		c.sent, c.left, c.err = false, true, transcript.Clean(err.Error())
+		c.show()
+		t.fail(err)
+		return
+	}
+	t.inbox = slices.DeleteFunc(t.inbox, func(w Waiting) bool { return w.Run == id && w.Path == c.q.Asked.Path && w.Key == c.q.Asked.Key })
+	if f := t.runs[id]; f != nil && f.ended { // nobody else tells of the answer
+		t.resume(f)
+	}
+}
+
+// replaced shows the runs that are followed anew, as soon as all of their records are read.
+func (t *Terminal) replaced() {
+	if t.run != nil {
+		if fresh := t.runs[t.run.id]; fresh != nil && fresh != t.run && fresh.loaded {
+			t.run = fresh
+			t.view.follow(fresh)
+		}
+	}
+	if g := t.guest; g != nil {
+		if fresh := t.runs[g.f.id]; fresh != nil && fresh.loaded {
+			g.f = fresh
+		}
+	}
+}
+
+// goOn resumes runs that this terminal has answered and that no process executes, once nothing else is asked.
+func (t *Terminal) goOn() tea.Cmd {
+	var cmds []tea.Cmd
+	for id, waited := range t.owed {
+		f := t.runs[id]
+		switch {
+		case f == nil:
+			delete(t.owed, id)
+			continue
+		case !f.loaded || !f.ended:
+			continue
+		}
+		r := &f.run
+		if len(t.openCards(f)) > 0 {
+			continue
+		}
+		delete(t.owed, id)
+		switch {
+		case r.Status.Ended(), r.Status == runlog.Failed, r.AwaitsMessage(), !waited && r.Status != runlog.Paused:
+			continue
+		case r.Short != nil:
+			t.say("answered; the budget of run " + id + " is used up")
+			continue
+		case r.Status == runlog.Paused && r.By != "":
+			t.say("answered; run " + id + " was paused by " + r.By + " and goes on with /resume")
+			continue
+		}
+		t.say("resuming run " + id + " …")
+		cmds = append(cmds, func() tea.Msg {
+			_, err := t.backend.Start(t.ctx, &Start{Run: id})
+			return doneMsg{func() {
+				if err != nil {
+					t.fail(fmt.Errorf("the answer is recorded, but run %s cannot be resumed: %w", id, err))
+					return
+				}
+				t.notice = ""
+				if f := t.runs[id]; f != nil {
+					t.resume(f)
+				}
+			}}
+		})
+	}
+	return tea.Batch(cmds...)
+}
+
+// nextMode changes how permission requests of the shown run are met from now on. What is open already is still asked about: it may not have been read.
+func (t *Terminal) nextMode() tea.Cmd {
+	next := map[string]string{"": modeEdits, modeEdits: modePlan, modePlan: ""}
+	t.compose.mode = next[t.compose.mode]
+	t.modeRun, t.modeAt = "", t.opt.Now()
+	if t.run != nil {
+		t.modeRun = t.run.id
+		t.leave(t.run)
+	}
+	t.say(map[string]string{
+		"":        "every permission request is put to you",
+		modeEdits: "accept edits: changes of files in the project are allowed once, as long as their diff is known; commands are still asked about",
+		modePlan:  "plan: every permission request is denied, with the reason that nothing is to be changed",
+	}[t.compose.mode])
+	return nil
+}
+
+// leave leaves the questions that are open now to the user.
+func (t *Terminal) leave(f *following) {
+	for _, q := range f.run.Open() {
+		t.cardOf(f, q).left = true
+	}
+}
+
+// meet answers the permission requests of the shown run that came after its mode was chosen, as that mode has it.
+func (t *Terminal) meet() tea.Cmd {
+	f := t.run
+	if t.compose.mode == "" || f == nil {
+		return nil
+	}
+	if t.modeRun != f.id {
+		switch {
+		case t.modeRun == "" && f.run.Status == "" && f.err == nil: // it is not known yet
+			return nil
+		case t.modeRun == "" && f.run.Started.After(t.modeAt): // it was begun with this mode
+			t.modeRun = f.id
+		default:
+			t.compose.mode = ""
+			return nil
+		}
+	}
+	if !f.loaded && f.run.Started.Before(t.modeAt) {
+		t.leave(f)
+	}
+	var cmds []tea.Cmd
+	for _, q := range f.asking() {
+		if c := t.cardOf(f, q); !c.sent && !c.left {
+			if a := meets(t.compose.mode, q); a != nil {
+				cmds = append(cmds, t.answer(c, a))
+			}
+		}
+	}
+	return tea.Batch(cmds...)
+}
+
+// meets returns the answer of a mode to a question, nil to ask the user.
+func meets(mode string, q *transcript.Question) *runlog.Answer {
+	switch {
+	case kindOfQuestion(&q.Asked) != runlog.QuestionPermission:
+	case mode == modePlan:
+		return &runlog.Answer{Value: json.RawMessage(`"` + agent.AnswerDeny + `: plan mode: propose, change nothing"`), By: byPlan}
+	case mode == modeEdits && q.Asked.Call != nil && plainEdit(q.Asked.Call) && slices.Contains(q.Options, agent.AnswerOnce):
+		return &runlog.Answer{Value: json.RawMessage(`"` + agent.AnswerOnce + `"`), By: byEdits}
+	}
+	return nil
+}
+
+// plainEdit reports whether a call changes one ordinary file inside of its folder in a way that is fully known. Whatever is unusual about it is for the
+// user: a protected name, a rule about this very file, hidden characters.
+func plainEdit(c *runlog.QuestionCall) bool {
+	var in struct{ Path string }
+	switch {
+	case c.Tool != "edit_file" && c.Tool != "write_file":
+		return false
+	case c.Diff == "" || c.Larger > 0 || c.Fails != "" || hidden(c.Diff) || len(c.Parts) > 0 || c.Cwd == "" || c.Always == "":
+		return false
+	case json.Unmarshal(c.Args, &in) != nil || in.Path == "" || hidden(in.Path):
+		return false
+	case c.Rule == "" && c.Reason != "no rule allows it":
+		return false
+	case c.Rule != "" && (c.Rule != c.Tool || !strings.HasPrefix(c.Reason, "ask by the rule ")): // one about all files is what the mode stands for
+		return false
+	}
+	for _, path := range []string{in.Path, c.Subject} { // as it was called, and where that leads
+		if filepath.IsAbs(path) {
+			rel, err := filepath.Rel(c.Cwd, path)
+			if err != nil {
+				return false
+			}
+			path = rel
+		}
+		hides := func(name string) bool { return strings.HasPrefix(name, ".") }
+		if path = filepath.Clean(path); !filepath.IsLocal(path) || slices.ContainsFunc(strings.Split(filepath.ToSlash(path), "/"), hides) {
+			return false
+		}
+	}
+	return true
+}
+
+// waiting reports whether the shown run waits for the user.
+func (t *Terminal) waiting() bool {
+	return t.card != nil || t.run != nil && len(t.openCards(t.run)) > 0
+}
+
+// ring calls the user: once for each question, and when the shown run ends while nobody looks.
+func (t *Terminal) ring() tea.Cmd {
+	var news []string
+	note := func(key, text string) {
+		if !t.rang[key] {
+			t.rang[key] = true
+			news = append(news, text)
+		}
+	}
+	for _, f := range []*following{t.run, t.guestRun()} {
+		if f == nil {
+			continue
+		}
+		for _, c := range t.openCards(f) {
+			note(cardKey(f.id, c.q), c.brieflyAsks())
+		}
+	}
+	for i := range t.inbox {
+		w := &t.inbox[i]
+		key := w.Run + "\x00" + identity(w.Path, w.Key)
+		if !t.greeted { // those of earlier are told by their number
+			t.rang[key] = true
+		} else if w.Kind != runlog.QuestionMessage && (t.cards[key] == nil || !t.cards[key].sent) {
+			note(key, w.Run+" "+transcript.Line(w.Label)+": "+transcript.Line(w.Text))
+		}
+	}
+	t.greeted = t.greeted || t.inbox != nil || t.frame > 50
+	bell := len(news) > 0
+	switch {
+	case t.moves():
+		t.worked = t.run.id
+	case t.run == nil || t.run.id != t.worked || t.waiting():
+		t.worked = ""
+	case t.run.loaded && !t.unsettled(t.run.id):
+		t.worked = ""
+		if t.blurred {
+			news = append(news, "run "+t.run.id+" "+string(t.run.run.Status))
+			bell = true
+		}
+	}
+	if !bell || !t.opt.Bell {
+		return nil
+	}
+	out := "\a"
+	if t.blurred {
+		text := ansi.Truncate(transcript.Line("superstep: "+news[0]), 200, "…")
+		if len(news) > 1 {
+			text += fmt.Sprintf(" (+%d more)", len(news)-1)
+		}
+		told := ansi.Notify(text)
+		if t.tmux {
+			told = ansi.TmuxPassthrough(told)
+		}
+		out = told + out
+	}
+	return tea.Raw(out)
+}
+
+func (t *Terminal) guestRun() *following {
+	if t.guest == nil {
+		return nil
+	}
+	return t.guest.f
+}
