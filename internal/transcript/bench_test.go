@@ -132,3 +132,12 @@ func TestWindow(t *testing.T) {
 	runtime.KeepAlive(some)
 	runtime.KeepAlive(recs)
 }
+
+// BenchmarkClone measures what it takes to go on from a moment of a long run without folding from its beginning.
+func BenchmarkClone(b *testing.B) {
+	run := fold(long(10_000), 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		run.Clone()
+	}
+}
