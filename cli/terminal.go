@@ -32,7 +32,10 @@ type terminalBackend struct {
 	global []string // the flags that the terminal was started with
 }
 
-func (b *terminalBackend) Engine(ctx context.Context) (*superstep.Engine, error) { return b.a.looking(ctx) }
+// Engine implements tui.Backend. The engine has the workflows, to read the states of runs and to fork them.
+func (b *terminalBackend) Engine(ctx context.Context) (*superstep.Engine, error) {
+	return b.a.engine(ctx, "", nil)
+}
 
 // Start implements tui.Backend by this command with --detach.
 func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, error) {

@@ -235,6 +235,7 @@ func (v *runPane) rows(s *transcript.Step, w int) []string {
 		wide = max(wide, ansi.StringWidth(x.label))
 	}
 	wide = min(wide, max(8, w/3))
+	crit, _ := v.critical(s, len(all))
 	var out []string
 	for i, x := range shown {
 		tree := "├─"
@@ -246,7 +247,13 @@ func (v *runPane) rows(s *transcript.Step, w int) []string {
 		if focused && v.t.focus == onPane && len(v.t.panes) == 0 {
 			mark = "▸"
 		}
-		out = append(out, mark+v.t.pal.Dim(tree)+strings.TrimPrefix(p.row(x, wide, w-4, now), " "))
+		line := mark + v.t.pal.Dim(tree)
+		if critical := "  ← critical"; w >= 80 && crit[x.Task] {
+			line += strings.TrimPrefix(p.row(x, wide, w-4-len(critical), now), " ") + v.t.pal.Dim(critical)
+		} else {
+			line += strings.TrimPrefix(p.row(x, wide, w-4, now), " ")
+		}
+		out = append(out, line)
 		if (focused || v.expanded) && w >= 80 && !s.Done {
 			out = append(out, v.inline(x.Task, w)...)
 		}
@@ -353,6 +360,9 @@ func (v *runPane) divider(s *transcript.Step, w int) []string {
 	}
 	if failed > 0 {
 		text += fmt.Sprintf(" · %d failed", failed)
+	}
+	if _, path := v.critical(s, len(rows)); path != "" && w >= 80 {
+		text += " · critical path: " + path
 	}
 	return []string{fill(text, w)}
 }
