@@ -323,7 +323,7 @@ func (p *historyPane) title() string {
 		return "TIME TRAVEL"
 	}
 	return fmt.Sprintf("TIME TRAVEL · %s of %s · seq %d/%d · %s", inwords.Duration(p.elapsed(p.at)), inwords.Duration(p.elapsed(n)), p.past.seq(p.at),
-		p.past.seq(n), p.step())
+		p.past.seq(n), Moment(&p.then.run, &p.past.recs[max(p.at, 1)-1]))
 }
 
 func (p *historyPane) elapsed(n int) time.Duration {
@@ -333,16 +333,16 @@ func (p *historyPane) elapsed(n int) time.Duration {
 	return p.past.took[n-1]
 }
 
-// step tells which step the records shown end in.
-func (p *historyPane) step() string {
+// Moment tells how far a run had come right after a record, which was the last that was applied.
+func Moment(r *transcript.Run, last *runlog.Record) string {
 	done := 0
-	for _, s := range p.then.run.Steps {
+	for _, s := range r.Steps {
 		if s.Done {
 			done = s.Number + 1
 		}
 	}
-	switch r := &p.then.run; {
-	case p.at > 0 && signOf(&p.past.recs[p.at-1]) == markCommit:
+	switch {
+	case signOf(last) == markCommit:
 		return fmt.Sprintf("step %d, committed", done)
 	case r.Status != runlog.Running:
 		return string(r.Status)
