@@ -333,7 +333,7 @@ func (e *editPane) draw(w, h int) []string {
 	for l := range strings.SplitSeq(e.area.View(), "\n") {
 		head = append(head, " "+l)
 	}
-	return head[:min(h, len(head))]
+	return fitted(head, w, h)
 }
 
 // changed reports whether there is something that leaving would lose.

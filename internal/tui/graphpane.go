@@ -174,7 +174,9 @@ func (p *graphPane) text(i *graphItem, brief bool) (text string, colour func(str
 	return strings.Join(strings.Fields(name+" "+sign+" "+word+" "+took), " "), colour
 }
 
-func (p *graphPane) draw(w, h int) []string {
+func (p *graphPane) draw(w, h int) []string { return fitted(p.page(w, h), w, h) }
+
+func (p *graphPane) page(w, h int) []string {
 	p.build()
 	if len(p.items) == 0 {
 		return []string{"", " the log does not tell the graph of this run"}

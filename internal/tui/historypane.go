@@ -53,7 +53,6 @@ type historyPane struct {
 	scroll int             // of the state
 	part   int             // the first part that is shown, if not all are
 	most   int             // how many there is room for
-	height int
 
 	jumping bool
 	typed   string // a sequence number to go to
@@ -99,7 +98,7 @@ func (t *Terminal) visit(run string, page func() tea.Cmd) tea.Cmd {
 
 func newHistoryPane(t *Terminal, f *following) *historyPane {
 	p := &historyPane{t: t, f: f, open: map[string]bool{}, drafts: map[string]string{}, then: &following{id: f.id, loaded: true}}
-	clock := &Terminal{ctx: t.ctx, pal: t.pal, keys: t.keys, opt: TerminalOptions{Now: p.now, Calm: true}, compose: t.compose, focus: onPane}
+	clock := &Terminal{ctx: t.ctx, pal: t.pal, keys: t.keys, opt: TerminalOptions{Now: p.now, Calm: true}, compose: t.compose}
 	p.view = newRunPane(clock, p.then)
 	return p
 }
@@ -247,7 +246,7 @@ func (p *historyPane) tick(gap time.Duration) {
 // move shows the run after its first n records.
 func (p *historyPane) move(n int) {
 	n = min(max(n, min(1, len(p.past.recs))), len(p.past.recs))
-	if from := p.at; n >= from && n-from <= nearby && !p.closed && p.then.run.Seq != 0 {
+	if from := p.at; n >= from && n-from <= 4*nearby && !p.closed && p.then.run.Seq != 0 {
 		for _, rec := range p.past.recs[from:n] {
 			p.then.run.Apply(rec)
 		}
@@ -357,8 +356,9 @@ func (p *historyPane) hints() string {
 	return "← → event · [ ] step · { } commit · : seq · f fork here · e edit and fork · d diff with now · p play ×8 · q back"
 }
 
-func (p *historyPane) draw(w, h int) []string {
-	p.height = h
+func (p *historyPane) draw(w, h int) []string { return fitted(p.page(w, h), w, h) }
+
+func (p *historyPane) page(w, h int) []string {
 	switch {
 	case p.err != nil:
 		return []string{"", p.t.pal.Red(cut(" ✗ "+transcript.Line(p.err.Error()), w))}
@@ -371,8 +371,18 @@ func (p *historyPane) draw(w, h int) []string {
 	if p.jumping {
 		out = append(out, cut(fmt.Sprintf(" go to record %s_   1-%d, Enter", p.typed, p.past.seq(len(p.past.recs))), w))
 	}
-	out = append(out, p.columns(w, h-len(out))...)
-	return out[:min(len(out), h)]
+	return append(out, p.columns(w, h-len(out))...)
+}
+
+// fitted cuts lines to a size.
+func fitted(lines []string, w, h int) []string {
+	lines = lines[:min(len(lines), max(0, h))]
+	for i, l := range lines {
+		if ansi.StringWidth(l) > w {
+			lines[i] = ansi.Truncate(l, w, "…")
+		}
+	}
+	return lines
 }
 
 // columns draws as many of the three parts as there is room for, side by side.
@@ -418,7 +428,7 @@ func (p *historyPane) columns(w, h int) []string {
 func (p *historyPane) bar(w int) string {
 	n, pal := len(p.past.recs), p.t.pal
 	end := p.elapsed(n)
-	left, right := " 0:00 ├", "┤ "+inwords.Duration(end)
+	left, right := " "+inwords.Duration(0)+" ├", "┤ "+inwords.Duration(end)
 	if w >= 100 {
 		right += "   ● commit ◆ question ✗ failure"
 	}

@@ -15,7 +15,7 @@ import (
 const (
 	pastWindow = 8 << 20  // bytes of parts of ended tasks in a fold of the past
 	mostSaved  = 12       // folds that are kept, to begin at
-	nearby     = 512      // records before a cut, where one more is kept
+	nearby     = 96       // records before a cut, where one more is kept
 	mostStates = 32 << 20 // bytes of states that are kept
 )
 

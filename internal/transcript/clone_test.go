@@ -1,4 +1,4 @@
-package transcript
+package transcript_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/superstep-dev/superstep/runlog"
 
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/transcript/recorded"
 )
 
@@ -18,11 +19,11 @@ func TestClone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			recs := recorded.Load(name)
-			var whole Run
+			var whole transcript.Run
 			for _, rec := range recs {
 				whole.Apply(rec)
 			}
-			var r Run
+			var r transcript.Run
 			for i := range recs {
 				r.Apply(recs[i])
 				if i%3 != 0 {
@@ -50,11 +51,11 @@ func TestClone(t *testing.T) {
 
 // unshared fails for memory that both of two values can write to: structs behind pointers, maps, and slices, but for raw JSON, options and texts, which
 // no record changes once they are there.
-func unshared(t *testing.T, a, b *Run) {
+func unshared(t *testing.T, a, b *transcript.Run) {
 	t.Helper()
 	fixed := map[reflect.Type]bool{reflect.TypeFor[[]string](): true, reflect.TypeFor[*runlog.BudgetError](): true, reflect.TypeFor[*runlog.QuestionCall](): true,
-		reflect.TypeFor[map[string]string](): true, reflect.TypeFor[*time.Location](): true, reflect.TypeFor[runlog.Question](): true, reflect.TypeFor[[]Node](): true}
-	collect := func(r *Run) map[uintptr]string {
+		reflect.TypeFor[map[string]string](): true, reflect.TypeFor[*time.Location](): true, reflect.TypeFor[runlog.Question](): true, reflect.TypeFor[[]transcript.Node](): true}
+	collect := func(r *transcript.Run) map[uintptr]string {
 		seen := map[uintptr]string{}
 		var walk func(v reflect.Value, at string)
 		walk = func(v reflect.Value, at string) {
