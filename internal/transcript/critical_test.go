@@ -140,3 +140,13 @@ func TestCriticalOfAnyGraph(t *testing.T) {
 		}
 	})
 }
+
+// A task whose first record is of what is in it has begun with that: starts are not in the log.
+func TestHolderHasBegun(t *testing.T) {
+	t.Parallel()
+	r := folded(t, diamond([4]any{runlog.KindSettled, "gather[a]/read", `{"key":"agent","kind":"agent","name":"reader","input":{"prompt":"Read."}}`, 3})...)
+	top := r.Task("gather[a]")
+	if top == nil || top.State != transcript.Running || top.Node != "gather" || len(top.Children) != 1 || top.Children[0].Depth != 1 {
+		t.Fatalf("%+v", top)
+	}
+}

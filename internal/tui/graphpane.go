@@ -362,19 +362,26 @@ func (p *graphPane) foot(i *graphItem, w int) []string {
 		}
 	}
 	steps := map[int]bool{}
-	done, all := 0, 0
+	var own []*transcript.Task
 	for _, t := range r.Tasks {
 		if t.Parent == nil && t.Node == i.node {
 			steps[t.Step] = true
-			if all++; t.Ended() {
-				done++
-			}
+			own = append(own, t)
 		}
 	}
-	if all > 0 {
-		facts = append(facts, fmt.Sprintf("visits ×%d", len(steps)), fmt.Sprintf("%d/%d tasks ended", done, all))
-	} else {
+	done, all := 0, p.parts(own)
+	for _, t := range all {
+		if t.Ended() {
+			done++
+		}
+	}
+	switch {
+	case len(own) == 0:
 		facts = append(facts, "not begun")
+	case len(all) > 1:
+		facts = append(facts, fmt.Sprintf("%d/%d tasks ended", done, len(all)), fmt.Sprintf("visits ×%d", len(steps)))
+	default:
+		facts = append(facts, fmt.Sprintf("visits ×%d", len(steps)))
 	}
 	if len(i.back) > 0 {
 		facts = append(facts, "leads back to "+strings.Join(i.back, ", "))
@@ -387,10 +394,13 @@ func (p *graphPane) foot(i *graphItem, w int) []string {
 
 // legName names a part of the critical path as its row is named.
 func legName(l transcript.Leg) string {
-	if l.Task == nil || l.Task.Key == "" {
+	switch {
+	case l.Task == nil:
 		return l.Node
+	case l.Task.Key != "":
+		return l.Task.Key
 	}
-	return l.Task.Key
+	return l.Task.Label()
 }
 
 // selected returns the index of the selected item: the one that was chosen, else the first that matters.
