@@ -32,8 +32,9 @@ type terminalBackend struct {
 	global []string // the flags that the terminal was started with
 }
 
+// Engine implements tui.Backend. The engine has the workflows, to read the states of runs and to fork them.
 func (b *terminalBackend) Engine(ctx context.Context) (*superstep.Engine, error) {
-	return b.a.looking(ctx)
+	return b.a.engine(ctx, "", nil)
 }
 
 // Start implements tui.Backend by this command with --detach.

@@ -162,6 +162,8 @@ func commands() []command {
 			}
 			return t.start(&Start{Run: args})
 		}},
+		{"history", "[RUN]", "go back in time", []string{"time"}, func(t *Terminal, args string) tea.Cmd { return t.visit(args, t.showHistory) }},
+		{"graph", "[RUN]", "the graph", nil, func(t *Terminal, args string) tea.Cmd { return t.visit(args, t.showGraph) }},
 		{"exit", "", "leave; runs go on", []string{"quit", "q"}, func(*Terminal, string) tea.Cmd { return tea.Quit }},
 	}
 }

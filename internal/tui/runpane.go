@@ -188,7 +188,7 @@ func (v *runPane) part(r *transcript.Run, t *transcript.Task, p *transcript.Part
 	}
 	lines := v.t.paint().part(p, &partOptions{width: w, expanded: v.expanded, now: v.t.opt.Now()})
 	if team { // the agents come below the call, and what it gave below them
-		lines = slices.Insert(lines, 1, v.tree(teamOf(r, p.Tool.Child), w, !moving)...)
+		lines = slices.Insert(lines, 1, v.tree(teamOf(r, p.Tool.Child), nil, w, !moving)...)
 	}
 	if !moving && !chosen {
 		v.cache[key] = drawnBlock{rev, w, v.expanded, lines}
@@ -219,11 +219,13 @@ func (v *runPane) live(t *transcript.Task, w int) []string {
 
 // rows draws the agents of a step.
 func (v *runPane) rows(s *transcript.Step, w int) []string {
-	return v.tree(rowsOf(&v.f.run, s), w, s.Done)
+	all := rowsOf(&v.f.run, s)
+	crit, _ := v.critical(s, len(all))
+	return v.tree(all, crit, w, s.Done)
 }
 
 // tree draws agents that work side by side: the most important ones in declared order, and what the selected one says and does.
-func (v *runPane) tree(all []row, w int, done bool) []string {
+func (v *runPane) tree(all []row, crit map[*transcript.Task]bool, w int, done bool) []string {
 	if len(all) == 0 {
 		return nil
 	}
@@ -255,7 +257,13 @@ func (v *runPane) tree(all []row, w int, done bool) []string {
 		if x.Path == sel && v.t.focus == onPane && len(v.t.panes) == 0 {
 			mark = "▸"
 		}
-		out = append(out, mark+v.t.pal.Dim(branch)+strings.TrimPrefix(p.row(x, wide, w-4, v.t.opt.Now()), " "))
+		line := mark + v.t.pal.Dim(branch)
+		if critical := "  ← critical"; w >= 80 && crit[x.Task] {
+			line += strings.TrimPrefix(p.row(x, wide, w-4-ansi.StringWidth(critical), v.t.opt.Now()), " ") + v.t.pal.Dim(critical)
+		} else {
+			line += strings.TrimPrefix(p.row(x, wide, w-4, v.t.opt.Now()), " ")
+		}
+		out = append(out, line)
 		if (x.Path == sel || v.expanded) && w >= 80 && !done && !x.Ended() {
 			out = append(out, v.inline(x.Task, w)...)
 		}
@@ -372,6 +380,9 @@ func (v *runPane) divider(s *transcript.Step, w int) []string {
 	}
 	if failed > 0 {
 		text += fmt.Sprintf(" · %d failed", failed)
+	}
+	if _, path := v.critical(s, len(rows)); path != "" && w >= 80 {
+		text += " · critical path: " + path
 	}
 	return []string{fill(text, w)}
 }

@@ -126,6 +126,7 @@ type Terminal struct {
 	rang    map[string]bool // questions that have rung, by cardKey
 	drawn   time.Time       // when the screen was last drawn
 	deck
+	then []tea.Cmd // what a doneMsg wants to be carried out
 }
 
 // A pane covers the run view, or is it. Its methods are called with the lock held and do no I/O.
@@ -134,6 +135,12 @@ type pane interface {
 	draw(w, h int) []string              // at most h lines of at most w cells
 	key(k tea.KeyPressMsg) (cmd tea.Cmd) // of a key that is not global
 	hints() string                       // what the keys do, the most important first
+}
+
+// nested is a pane of several parts: Tab goes to the next, and Esc leaves what is in it first, before they have their usual meaning.
+type nested interface {
+	next() bool
+	back() bool
 }
 
 // following is a run that the terminal follows.
@@ -413,6 +420,8 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			cmd = t.compose.paste(m.Content)
 		} else if t.focus == onCard && t.card != nil {
 			t.card.paste(m.Content)
+		} else if e, ok := t.top().(*editPane); ok && t.focus == onPane {
+			cmd = e.paste(m.Content)
 		}
 	default:
 		cmd = t.compose.update(msg)
@@ -420,14 +429,21 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return t, tea.Batch(cmd, t.settle())
 }
 
-// settle brings what depends on runs up to date: the card, and the bell.
+// settle brings what depends on runs up to date: the card, the bell, and pages that go on by themselves.
 func (t *Terminal) settle() tea.Cmd {
 	t.replaced()
 	met := t.meet()
 	t.nextCard()
 	goOn := t.goOn()
 	t.forget()
-	return tea.Batch(met, goOn, t.ring())
+	cmds := append(t.then, met, goOn, t.ring())
+	t.then = nil
+	for _, p := range t.panes {
+		if x, ok := p.(interface{ settle() tea.Cmd }); ok {
+			cmds = append(cmds, x.settle())
+		}
+	}
+	return tea.Batch(cmds...)
 }
 
 // key routes a key: global ones first, then to what has the focus.
@@ -443,11 +459,17 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 		return tea.Suspend
 	case t.keys.is(k, "stop"):
 		return t.stopKey()
+	case t.keys.is(k, "leave") && t.editing():
+		t.say("what is edited would be lost; Esc leaves the editor")
+		return nil
 	case t.keys.is(k, "leave") && t.compose.empty():
 		return tea.Quit
 	case t.keys.is(k, "focus"):
 		if t.focus == onComposer && t.compose.completing() {
 			break
+		}
+		if x, ok := t.top().(nested); ok && t.focus == onPane && x.next() {
+			return nil
 		}
 		t.nextFocus()
 		return nil
@@ -466,6 +488,9 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 	case t.keys.is(k, "mode"):
 		return t.nextMode()
 	case t.keys.is(k, "back") && t.focus != onCard && len(t.panes) > 0 && !t.compose.completing():
+		if x, ok := t.top().(nested); ok && x.back() {
+			return nil
+		}
 		t.pop()
 		return nil
 	}
