@@ -75,10 +75,10 @@ type Run struct {
 	ended  []*Task                    // in the order in which they ended
 	kept   int                        // bytes of their parts
 
-	reserved runlog.Amount  // the sum of aside
-	leaves   int            // tasks that have not ended and have none in them
-	retrying map[*Task]bool // those of them that wait to try again
-	heard    bool           // the record only continues the text of a turn
+	reserved runlog.Amount // the sum of aside
+	leaves   int           // tasks that have not ended and have none in them
+	retrying int           // those of them that wait to try again
+	heard    bool          // the record only continues the text of a turn
 	changed  changed
 }
 
@@ -187,6 +187,7 @@ type Task struct {
 	size    int                        // bytes of the parts
 	counted bool                       // it has ended, and size is part of Run.kept
 	leaf    bool                       // it is counted in Run.leaves
+	retries bool                       // it is counted in Run.retrying
 	stored  time.Duration              // of execution, by records that end an execution or an attempt
 }
 
