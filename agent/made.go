@@ -30,6 +30,7 @@ type agentStarted struct {
 	Unpriced bool                   `json:"unpriced,omitempty"`
 	IDs      string                 `json:"ids,omitempty"`    // what the IDs of its messages begin with
 	Priced   bool                   `json:"priced,omitempty"` // the model tells its price
+	Effort   string                 `json:"effort,omitempty"` // of the model, in its provider's words; "" for the default
 }
 
 // effectAction stands for the effect of an action, which is work of the run.
@@ -43,6 +44,9 @@ func (r *run) made() *agentStarted {
 	out := &agentStarted{Agent: r.Name, Model: r.Model.Name(), Prompt: r.work.Prompt, Before: len(r.work.Messages)}
 	_, priced := price(r.Model)
 	out.Priced = priced
+	if m, ok := r.Model.(interface{ Effort() string }); ok {
+		out.Effort = m.Effort()
+	}
 	out.System, out.Turns, out.Single, out.Window = r.Prompt, r.turns, r.Limits.Single, r.window
 	out.Unpriced = !priced && r.scope.CountsMoney()
 	if out.IDs = r.scope.Run() + "/" + r.scope.Path(); r.scope == nil {

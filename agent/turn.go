@@ -177,7 +177,12 @@ func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint st
 			keyed.Key = key
 			keyed.Messages = slices.Clone(req.Messages)
 			var sofar heard
+			begun := false
 			resp, err := model.Collect(r.Model.Generate(ctx, &keyed), func(p model.Part) {
+				if output := p.Kind != model.UsagePart && p.Kind != model.Stop; output && !begun {
+					begun = true
+					r.scope.First(effect.Key)
+				}
 				if sofar.add(p); !r.quiet && (p.Kind == model.Text || p.Kind == model.Reasoning) {
 					r.scope.Live(string(p.Kind), delta{r.Name, p.Text})
 				}

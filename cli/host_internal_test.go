@@ -102,7 +102,7 @@ output: "{{steps.sure.output}}"
 // varying and waited are what two runs of the same differ in.
 var varying = regexp.MustCompile(`"(sandbox|created|at|nonce|hold)":"[^"]*"|\b[0-9a-f]{8}\b`)
 
-var waited = regexp.MustCompile(`,"(waited|took_ms|queued_ms|next_ms)":\d+`)
+var waited = regexp.MustCompile(`,"(waited|took_ms|queued_ms|next_ms|first_ms)":\d+`)
 
 // log returns the records of a run, without what differs from one run to the next.
 func log(ctx context.Context, t *testing.T, e *superstep.Engine, id string) string {

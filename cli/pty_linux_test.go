@@ -455,7 +455,7 @@ func TestTerminalPromptCancelled(t *testing.T) {
 	c.until("leave it open: ")
 	list := exec.Command(c.cmd.Path, "runs", "list")
 	list.Env = c.cmd.Env
-	if out, err := list.CombinedOutput(); err != nil || !strings.Contains(string(out), " waiting (needs you) ") || strings.Contains(string(out), "running") {
+	if out, err := list.CombinedOutput(); err != nil || !strings.Contains(string(out), " waiting (needs you: 1 question) ") || strings.Contains(string(out), "running") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	cancel := exec.Command(c.cmd.Path, "runs", "cancel", "@last")

@@ -14,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/live"
 	"github.com/superstep-dev/superstep/internal/transcript"
@@ -202,14 +203,19 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 	return nil
 }
 
-// why returns the listing's addition to the status: the reason of a pause, and whether a run was imported.
+// why returns the listing's addition to the status: what a run waits for or where it failed, how far it is, and whether it was imported.
 func why(r *host.RunItem) string {
 	var words []string
-	if r.Status == host.Waiting && r.Reason != host.ReasonMessage {
-		words = append(words, "needs you")
-	}
-	if r.Reason != "" {
+	switch {
+	case r.Open > 0:
+		words = append(words, "needs you: "+inwords.Plural(r.Open, "question"))
+	case r.Reason != "":
 		words = append(words, r.Reason)
+	case r.Failed != "":
+		words = append(words, "in "+clean.Clip(transcript.Line(r.Failed), 24))
+	}
+	if r.Nodes > 1 && r.Done > 0 && r.Open == 0 && r.Reason != host.ReasonMessage && r.Failed == "" && !r.Status.Ended() {
+		words = append(words, fmt.Sprintf("%d/%d", r.Done, r.Nodes))
 	}
 	if r.Imported != nil {
 		words = append(words, "imported")

@@ -159,6 +159,7 @@ func normalise(s string) string {
 	for _, r := range []struct{ from, to string }{
 		{`"ts":"[^"]*"`, `"ts":"TS"`},
 		{`"(duration|took)_ms":\d+`, `"${1}_ms":0`},
+		{`,"first_ms":\d+`, ``},
 		{`(?m)^\d\d:\d\d:\d\d`, `00:00:00`},
 		{`\b\d+\.\ds\b`, `0.0s`},
 		{`\b[0-9a-f]{8}\b`, `ID`},

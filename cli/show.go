@@ -214,13 +214,22 @@ func showTask(a *app, put func(string, ...any), p tui.Palette, t *transcript.Tas
 		if x.Model != "" {
 			line += " " + x.Model
 		}
+		if x.Effort != "" {
+			line += " effort=" + x.Effort
+		}
 		line += fmt.Sprintf(": %s, %s tokens%s", inwords.Plural(x.Turns, "turn"), inwords.Count(x.Usage.In+x.Usage.Out), costOf(x.Cost(), int(min(1, x.Spent.Tokens))))
+		if x.First >= 100*time.Millisecond { // less is shown as nothing
+			line += ", first token " + inwords.Brief(x.First)
+		}
 		if title := x.Title(); title != "" {
 			line += " · " + title
 		}
 		put("       %s", line)
 	}
 	for _, part := range t.Parts {
+		if part.Cut {
+			part.Text = strings.TrimSpace(part.Text) + " … (cut off)"
+		}
 		switch part.Kind {
 		case transcript.ToolUse:
 			put("       %s %s %s (%s, %s)", part.Tool.Kind, part.Tool.Name, part.Tool.Arg, part.Tool.State, inwords.Brief(part.Tool.Time.Elapsed(now)))

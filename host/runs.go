@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/archive"
 	"github.com/superstep-dev/superstep/internal/rundir"
+	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
@@ -40,21 +41,31 @@ type RunItem struct {
 	Parent   string        `json:"parent,omitempty"` // of a fork
 	Imported *Origin       `json:"imported,omitempty"`
 
-	Cost *transcript.Cost `json:"cost,omitempty"` // as the files of the run say; nil if that is not known
+	// The rest is of listings alone, as of the last change of the status or the questions, or about a second ago.
+
+	Waits  string           `json:"waits,omitempty"`     // for what: person, message, budget, rate_limit, storage, operator or worker; "" if it does not wait
+	Until  *time.Time       `json:"until,omitempty"`     // of a rate limit
+	Open   int              `json:"open,omitempty"`      // questions that need an answer
+	Step   int              `json:"step,omitempty"`      // how many supersteps are committed
+	Done   int              `json:"done,omitempty"`      // how many of the nodes of its graph have a result
+	Nodes  int              `json:"nodes,omitempty"`     // of its graph, 0 if they are not known
+	Failed string           `json:"failed_in,omitempty"` // the task for which it failed, or is partial
+	Tokens int64            `json:"tokens,omitempty"`
+	Cost   *transcript.Cost `json:"cost,omitempty"` // nil if that is not known
 }
 
 // NewRunItem returns a run for a listing, which lacks the budget that is short, if it is non-nil, and was imported if it has an
 // origin.
 func NewRunItem(i *runlog.Info, short *runlog.BudgetError, o *Origin) RunItem {
-	item := RunItem{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, "", i.Parent, o, nil}
+	item := RunItem{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, "", i.Parent, o, "", nil, 0, 0, 0, 0, "", 0, nil}
 	if short != nil {
 		item.Reason = short.FailureCode()
 	}
 	return item
 }
 
-// RunItems returns runs as faces list them. It reads the ends of the logs, and no more. Problems are of runs that are listed all
-// the same.
+// RunItems returns runs as faces list them, from their summaries: it reads the log only of imported runs, and of runs without a summary, and of
+// these one or two records. Problems are of runs that are listed all the same.
 func (h *Host) RunItems(ctx context.Context, infos []runlog.Info) (items []RunItem, problems []error, err error) {
 	store, err := h.Store(ctx, true)
 	if err != nil {
@@ -67,56 +78,51 @@ func (h *Host) RunItems(ctx context.Context, infos []runlog.Info) (items []RunIt
 func (h *Host) runItems(ctx context.Context, store runlog.Store, infos []runlog.Info) (items []RunItem, problems []error) {
 	items = make([]RunItem, 0, len(infos))
 	for _, i := range infos {
-		message := false // it waits for the next message of a conversation, and for nothing else
-		if i.Status == runlog.Running {
-			if waits, only, err := waits(ctx, store, &i); err == nil && waits { // what cannot be read runs, as far as is known
-				i.Status, message = Waiting, only
+		sum, paused := summary.Of(&i), runlog.RunPaused{}
+		if sum == nil {
+			var err error
+			if paused, err = pausedOf(ctx, store, &i); err != nil {
+				problems = append(problems, err)
 			}
-		}
-		paused, err := pausedOf(ctx, store, &i)
-		if err != nil {
-			problems = append(problems, err)
+		} else if i.Status == runlog.Running && (sum.Waits == summary.Person || sum.Waits == summary.Message) {
+			i.Status = Waiting
 		}
 		var o *Origin
 		if key, ok := seal.Sealed(i); ok {
 			i.Workflow, i.Title = "(encrypted)", "with key "+key
-		} else if o, err = h.originOf(ctx, store, i.ID); err != nil {
-			problems = append(problems, err)
-			if errors.As(err, new(*runlog.CorruptError)) {
-				i.Status = Damaged
+		} else if sum == nil || sum.Imported {
+			var err error
+			if o, err = h.originOf(ctx, store, i.ID); err != nil {
+				problems = append(problems, err)
+				if errors.As(err, new(*runlog.CorruptError)) {
+					i.Status = Damaged
+				}
 			}
 		}
 		item := NewRunItem(&i, paused.Short, o)
-		if message || paused.Message {
+		if paused.Message {
 			item.Reason = ReasonMessage
 		}
-		if dir, _ := h.Folder(i.ID); dir != "" && len(infos) <= mostCosts {
-			item.Cost = rundir.Cost(dir, i.ID)
+		if sum != nil {
+			item.describe(sum)
 		}
 		items = append(items, item)
 	}
 	return items, problems
 }
 
-// mostCosts is the most runs of which a listing reads the costs, each from a file.
-const mostCosts = 100
-
-// tail is how many of a run's last records a listing reads.
-const tail = 256
-
-// waits reports whether a run only waits for answers, judging by the end of its log, and whether it waits only for messages.
-func waits(ctx context.Context, store runlog.Store, info *runlog.Info) (waits, messages bool, err error) {
-	run := &transcript.Run{}
-	for r, err := range runlog.Records(ctx, store, info.ID, max(info.Head, tail)-tail+1) {
-		if err != nil {
-			return false, false, err
-		}
-		run.Apply(r)
+// describe adds what the summary of the run says.
+func (r *RunItem) describe(s *summary.Summary) {
+	r.Waits, r.Until, r.Open, r.Step, r.Done, r.Nodes, r.Failed, r.Tokens = s.Waits, s.Until, s.Open, s.Steps, s.Done, s.Of, s.Failed, s.Tokens
+	if s.Waits == summary.Budget || s.Waits == summary.Message {
+		r.Reason = s.Waits
 	}
-	return run.Waits(), run.AwaitsMessage(), nil
+	if s.Tokens > 0 && (s.Cost > 0 || !s.More) {
+		r.Cost = &transcript.Cost{Micros: s.Cost, More: s.More}
+	}
 }
 
-// pausedOf returns why a run is paused, from its last record.
+// pausedOf returns why a run without a summary is paused, from its last record.
 func pausedOf(ctx context.Context, store runlog.Store, info *runlog.Info) (d runlog.RunPaused, err error) {
 	if info.Status != runlog.Paused {
 		return d, nil

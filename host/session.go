@@ -251,12 +251,12 @@ func (p *project) tellPassed() {
 		}
 	}
 	if len(items) > 0 {
-		p.h.cfg.Passed(summary(items))
+		p.h.cfg.Passed(unusedItems(items))
 	}
 }
 
-// summary returns one line about the unused items of a project.
-func summary(items []trust.Status) string {
+// unusedItems returns one line about the unused items of a project.
+func unusedItems(items []trust.Status) string {
 	var names []string
 	changed := 0
 	for i, s := range items {

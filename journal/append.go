@@ -43,8 +43,8 @@ func (j *Journal) New(kind runlog.Kind, path string, data any) (runlog.Record, e
 // After an append that failed with ErrUnknown, or in which the store panicked, every append
 // returns ErrUnknown: close the journal and open it again, which reads what is stored.
 func (j *Journal) Append(ctx context.Context, status runlog.Status, recs ...runlog.Record) error {
-	ctx, err := j.course.appends(ctx, recs)
-	if err = cmp.Or(err, ctx.Err()); err != nil {
+	together, due, err := j.course.appends(ctx, recs)
+	if err = cmp.Or(err, due.Err()); err != nil {
 		return fmt.Errorf("run %s: %w", j.id, err)
 	}
 	for i := range recs {
@@ -52,7 +52,15 @@ func (j *Journal) Append(ctx context.Context, status runlog.Status, recs ...runl
 			return fmt.Errorf("run %s: %w", j.id, err)
 		}
 	}
-	a := &appending{recs: recs, status: status}
+	a := &appending{recs: recs[:together], status: status}
+	if err := j.enqueue(due, a); err != nil || together == len(recs) {
+		return err
+	}
+	return j.Append(ctx, status, recs[together:]...)
+}
+
+// enqueue stores what is to be appended, with what others append meanwhile.
+func (j *Journal) enqueue(ctx context.Context, a *appending) error {
 	j.mu.Lock()
 	j.queue = append(j.queue, a)
 	j.mu.Unlock()
@@ -115,12 +123,21 @@ func (j *Journal) put(ctx context.Context, group []*appending) error {
 		}
 	}
 	j.fail("journal.before-append")
+	j.mu.Lock()
+	undo := j.preview(&b)
+	j.mu.Unlock()
 	if err := j.log.Append(ctx, &b); err != nil {
+		if undo != nil {
+			j.mu.Lock()
+			undo()
+			j.mu.Unlock()
+		}
 		return fmt.Errorf("run %s: %w", j.id, err)
 	}
 	j.fail("journal.after-append")
 	var unread error
 	j.mu.Lock()
+	j.summed = undo != nil
 	for i := range b.Records {
 		if err := j.note(&b.Records[i]); err != nil && unread == nil {
 			unread = fmt.Errorf("run %s: %w: it is stored and cannot be read: %w", j.id, runlog.ErrUnknown, err)
@@ -130,7 +147,7 @@ func (j *Journal) put(ctx context.Context, group []*appending) error {
 			j.info.Snapshot = b.Records[i].Seq
 		}
 	}
-	j.info.Status = cmp.Or(b.Status, j.info.Status)
+	j.info.Status, j.info.Summary = cmp.Or(b.Status, j.info.Status), cmp.Or(b.Summary, j.info.Summary)
 	j.mu.Unlock()
 	j.hub.publish(b.Records...)
 	if slices.ContainsFunc(b.Records, func(r runlog.Record) bool { return r.Kind == runlog.KindAnswered || mail.BudgetOf(&r) != nil }) {

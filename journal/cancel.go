@@ -85,8 +85,12 @@ func (j *Journal) Look(ctx context.Context) error {
 	}
 }
 
-// handle carries out a request, unless this or an earlier holder has already done so.
+// handle carries out a request, unless this or an earlier holder has already done so. A request without an ID is refused, since nothing could tell that:
+// it is not from Post. Only a cancellation may happen twice.
 func (j *Journal) handle(ctx context.Context, r *unlisted.Request) error {
+	if r.ID == "" && r.Kind != unlisted.KindCancel {
+		return nil
+	}
 	j.mu.Lock()
 	done := j.handled[r.ID]
 	j.mu.Unlock()

@@ -15,8 +15,9 @@ import (
 type course interface {
 	// turn waits until a record of that kind and path may be written. It returns an error if that will never be.
 	turn(ctx context.Context, kind runlog.Kind, path, key string) error
-	// appends waits until the records may be written, sets their times, and returns the context to write them with.
-	appends(ctx context.Context, recs []runlog.Record) (context.Context, error)
+	// appends waits until the first of the records may be written. It returns how many of them may be written together now, with their times set, and the
+	// context to write them with.
+	appends(ctx context.Context, recs []runlog.Record) (int, context.Context, error)
 	// perform performs an effect of a scope, or returns its recorded outcome.
 	perform(ctx context.Context, of *Scope, e *Effect) (json.RawMessage, error)
 	// afresh calls f unless the run is replayed.
@@ -36,7 +37,9 @@ type live struct{}
 
 func (live) turn(context.Context, runlog.Kind, string, string) error { return nil }
 
-func (live) appends(ctx context.Context, _ []runlog.Record) (context.Context, error) { return ctx, nil }
+func (live) appends(ctx context.Context, recs []runlog.Record) (int, context.Context, error) {
+	return len(recs), ctx, nil
+}
 
 func (live) perform(ctx context.Context, of *Scope, e *Effect) (json.RawMessage, error) {
 	return e.Do(ctx, of.key(e.Key))

@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/superstep-dev/superstep/internal/cut"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -109,20 +111,20 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	j.fail("effect.before")
 	begun := j.opt.Now()
 	out, err := j.course.perform(ctx, s, e)
-	took := max(0, j.opt.Now().Sub(begun)).Milliseconds()
+	outcome := runlog.Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Took: max(0, j.opt.Now().Sub(begun)).Milliseconds(), First: s.sinceFirst(e.Key, begun)}
 	j.fail("effect.after")
+	if err != nil {
+		outcome.Partial = partial(err)
+	}
+	if err != nil && ctx.Err() != nil {
+		s.keepCut(ctx, e, outcome)
+	}
 	if err != nil && (ctx.Err() != nil || e.Repeat == RepeatFreely && Waits(err)) {
 		return nil, err // stopped, or waiting for an answer, and not failed
 	}
-	outcome := runlog.Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input, Output: out, Hint: e.Hint, Spent: e.cost(out, err), Took: took}
+	outcome.Hash, outcome.Input, outcome.Output, outcome.Hint, outcome.Spent = e.Hash, input, out, e.Hint, e.cost(out, err)
 	if err != nil {
 		outcome.Output, outcome.Error = nil, err.Error()
-		if part, ok := errors.AsType[interface {
-			error
-			Partial() json.RawMessage
-		}](err); ok {
-			outcome.Partial = part.Partial()
-		}
 	}
 	// What has happened is recorded even if the run is being stopped meanwhile.
 	if werr := j.Write(context.WithoutCancel(ctx), "", runlog.KindSettled, s.path, outcome); werr != nil {
@@ -134,6 +136,62 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.of(s.path).settled[e.Key].Output, nil // as it is recorded: the store may have taken secrets out
+}
+
+// partial returns what there was of the output of an effect that failed, nil for nothing.
+func partial(err error) json.RawMessage {
+	part, ok := errors.AsType[interface {
+		error
+		Partial() json.RawMessage
+	}](err)
+	if !ok {
+		return nil
+	}
+	return part.Partial()
+}
+
+// keepCut records what there was of the output of an effect when the effect was interrupted. That is for people: the effect has no outcome, and is
+// performed again. If the record cannot be written, the text is lost, as after a crash.
+func (s *Scope) keepCut(ctx context.Context, e *Effect, d runlog.Settled) {
+	if e.Inside || len(d.Partial) == 0 { // what is inside keeps its own
+		return
+	}
+	_ = s.Afresh(func() error {
+		event, err := newEvent(cut.Event, d)
+		if err != nil {
+			return err
+		}
+		return s.j.Write(context.WithoutCancel(ctx), "", runlog.KindEvent, s.path, event)
+	})
+}
+
+// effect names an effect of a run.
+type effect struct{ path, key string }
+
+// First notes that the running effect of the task with that key has its first output, such as the first token of a model. Only the first call counts.
+func (s *Scope) First(key string) {
+	if s == nil {
+		return
+	}
+	now := s.j.opt.Now()
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	if at := (effect{s.path, key}); s.j.firsts[at].IsZero() {
+		put(&s.j.firsts, at, now)
+	}
+}
+
+// sinceFirst returns how long an effect that began at a time took to its first output, in milliseconds; 0 if that is not known. It forgets that output.
+func (s *Scope) sinceFirst(key string, begun time.Time) int64 {
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	at := effect{s.path, key}
+	first, ok := s.j.firsts[at]
+	if !ok {
+		return 0
+	}
+	delete(s.j.firsts, at)
+	return max(0, first.Sub(begun).Milliseconds())
 }
 
 func encodeInput(e *Effect) (json.RawMessage, error) {

@@ -44,7 +44,8 @@ type Journal struct {
 	queue []*appending // what waits for its append
 	recovered
 	listen map[chan struct{}]bool
-	begun  map[string]timing // of tasks that execute, by path
+	begun  map[string]timing    // of tasks that execute, by path
+	firsts map[effect]time.Time // when effects under way gave their first output
 	seats  seats
 
 	cancels cancels
@@ -105,6 +106,7 @@ func Open(ctx context.Context, store runlog.Store, id string, opt *Options) (*Jo
 		return nil, err
 	}
 	j.hub.head, j.head = j.info.Head, j.info.Head
+	j.sum.seed(&j.info)
 	if err := j.recover(ctx); err != nil {
 		return nil, errors.Join(err, j.log.Release(context.WithoutCancel(ctx)))
 	}
@@ -137,7 +139,12 @@ func (j *Journal) recover(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		j.noteOrigin(im)
+		if j.noteOrigin(im); j.info.Snapshot > 2 {
+			err = j.recoverSum(ctx)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	j.readFrom = j.info.Snapshot
 	for r, err := range runlog.Records(ctx, j.store, j.id, j.readFrom) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/internal/mail"
@@ -25,6 +26,8 @@ type recovered struct {
 	granted map[string]bool // see Scope.Grant
 	handled map[string]bool // the requests that have left a record, by ID
 	paused  bool            // by somebody
+	sum     summing
+	summed  bool // sum has the record that is noted next
 
 	head     uint64           // when the journal was opened
 	imported *runlog.Imported // nil if the run was not made of a file
@@ -94,9 +97,9 @@ func (v *recovered) of(path string) *memory {
 }
 
 // put sets an entry of a map and creates the map if needed: most scopes never need theirs.
-func put[V any](m *map[string]V, key string, v V) {
+func put[K comparable, V any](m *map[K]V, key K, v V) {
 	if *m == nil {
-		*m = map[string]V{}
+		*m = map[K]V{}
 	}
 	(*m)[key] = v
 }
@@ -109,6 +112,9 @@ func (v *recovered) note(r *runlog.Record) error {
 	}
 	v.since += len(r.Data)
 	v.ledger.tick(r)
+	if !v.summed {
+		v.sum.note(v, r, data, r.Seq <= v.sum.now.Head)
+	}
 	switch d := data.(type) {
 	case *runlog.RunStarted:
 		if r.Seq == 1 {
@@ -119,7 +125,7 @@ func (v *recovered) note(r *runlog.Record) error {
 		v.ledger.give(d.Budget)
 		v.paused = false
 	case *carry.Data:
-		v.restore(d)
+		v.restore(d, r.Time)
 	case *runlog.TaskFailed:
 		m := v.of(r.Path)
 		if m.attempts = d.Attempt; d.Final {
@@ -317,9 +323,10 @@ func values[T any](m map[string]T) []T {
 	return out
 }
 
-// restore restores the data that was carried past a snapshot.
-func (v *recovered) restore(c *carry.Data) {
+// restore restores the data that was carried past a snapshot at that time.
+func (v *recovered) restore(c *carry.Data, at time.Time) {
 	v.ledger.restore(c.Ledger)
+	v.sum.carried(c.Ledger)
 	for _, id := range c.Handled {
 		v.close(id)
 	}
@@ -355,11 +362,14 @@ func (v *recovered) restore(c *carry.Data) {
 				v.ledger.hold(m, d.Key, *d.Cost)
 			}
 		}
-		for _, d := range s.Asked {
-			put(&m.asked, d.Key, d)
-		}
 		for _, d := range s.Answers {
 			put(&m.answers, d.Key, d)
+		}
+		for _, d := range s.Asked {
+			put(&m.asked, d.Key, d)
+			if _, answered := m.answers[d.Key]; !answered {
+				v.sum.askAgain(s.Path, &d, at)
+			}
 		}
 	}
 }
@@ -383,7 +393,7 @@ func (v *recovered) drop(path string) {
 
 // noteOrigin keeps the mark of the first record, nil for none.
 func (v *recovered) noteOrigin(im *runlog.Imported) {
-	v.imported = im
+	v.imported, v.sum.now.Imported = im, im != nil
 	if im != nil && v.head >= im.Records { // else the records of the file are replayed
 		v.own = im.Nonce
 	}

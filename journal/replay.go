@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/cut"
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -176,7 +177,7 @@ func (p *replay) epoch(ctx context.Context, to int) (err error) {
 // ahead reports whether the next record of the epoch must be copied from the log.
 func (p *replay) ahead(any bool, kinds ...runlog.Kind) bool {
 	next := p.script.next()
-	return next != nil && p.script.divergence() == nil && (any || slices.Contains(kinds, next.Kind) || mail.BudgetOf(next) != nil)
+	return next != nil && p.script.divergence() == nil && (any || slices.Contains(kinds, next.Kind) || beside(next))
 }
 
 // inject copies the next record from the log.
@@ -186,7 +187,11 @@ func (p *replay) inject(ctx context.Context, j *Journal) error {
 	return j.Append(ctx, "", runlog.Record{Kind: next.Kind, Path: next.Path, Time: next.Time, Data: next.Data})
 }
 
-// answers injects the recorded answers and budget changes when they are due, and ends the workflow if it takes too long, until stop is called.
+// beside reports whether a record was not written by the workflow, but beside it: a change of the budget, or the output of an interrupted effect. A replay
+// copies it.
+func beside(r *runlog.Record) bool { return mail.BudgetOf(r) != nil || cut.Of(r) != nil }
+
+// answers injects the recorded answers and the records beside the workflow when they are due, and ends the workflow if it takes too long, until stop is called.
 func (p *replay) answers(ctx context.Context, j *Journal) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -199,9 +204,9 @@ func (p *replay) answers(ctx context.Context, j *Journal) (stop func()) {
 			if next := p.script.due(late); next != nil {
 				late = false
 				var a runlog.Answer
-				if mail.BudgetOf(next) != nil {
+				if beside(next) {
 					if err := p.inject(ctx, j); err != nil && ctx.Err() == nil {
-						p.script.diverge(next.Path, "the recorded change of the budget is not taken: "+err.Error())
+						p.script.diverge(next.Path, "the recorded event is not taken: "+err.Error())
 					}
 				} else if err := json.Unmarshal(next.Data, &a); err != nil {
 					p.script.diverge(next.Path, err.Error())
@@ -245,7 +250,7 @@ func (p *replay) execute(ctx context.Context, j *Journal) error {
 		}
 		at, next := p.script.answered(ctx)
 		switch {
-		case next == nil || next.Kind == runlog.KindRunPaused || p.script.divergence() != nil:
+		case next == nil || next.Kind == runlog.KindRunPaused || next.Kind == runlog.KindEvent && next.Path == "" || p.script.divergence() != nil:
 			return nil
 		case at == before:
 			p.script.diverge(end.Waiting[0], "it waits for an answer, which was not so")
@@ -257,7 +262,7 @@ func (p *replay) execute(ctx context.Context, j *Journal) error {
 
 // end writes how the workflow ended.
 func (p *replay) end(ctx context.Context, j *Journal, end Ending, err error) error {
-	next := p.script.next()
+	_, next := p.script.answered(ctx)
 	switch {
 	case next == nil:
 		return nil // the process died before it could say so
@@ -371,7 +376,7 @@ func untimed(data json.RawMessage) (repeated, times json.RawMessage) {
 			at--
 		}
 		before, found := data[:at], false
-		for _, field := range []string{`,"took_ms":`, `,"queued_ms":`, `,"next_ms":`} {
+		for _, field := range []string{`,"took_ms":`, `,"queued_ms":`, `,"next_ms":`, `,"first_ms":`} {
 			if before, found = bytes.CutSuffix(data[:at], []byte(field)); found {
 				break
 			}

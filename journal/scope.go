@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/cut"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -129,6 +130,9 @@ func (s *Scope) GivenUp() int {
 func (s *Scope) Emit(ctx context.Context, name string, data any) error {
 	if s == nil {
 		return nil
+	}
+	if name == cut.Event {
+		return fmt.Errorf("%s: an event cannot be named %q, which the log uses itself; choose another name", s.path, name)
 	}
 	e, err := newEvent(name, data)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -108,7 +107,7 @@ func (s *script) divergence() *Divergence {
 	return s.diverged
 }
 
-// answered waits until the due record is no answer and no budget change, and returns its position and the record.
+// answered waits until the due record is no answer and not beside the workflow, and returns its position and the record.
 func (s *script) answered(ctx context.Context) (int, *runlog.Record) {
 	for {
 		moved := s.move()
@@ -116,7 +115,7 @@ func (s *script) answered(ctx context.Context) (int, *runlog.Record) {
 		if next == nil {
 			return 0, nil
 		}
-		if next.Kind != runlog.KindAnswered && mail.BudgetOf(next) == nil || s.divergence() != nil {
+		if next.Kind != runlog.KindAnswered && !beside(next) || s.divergence() != nil {
 			return int(next.Seq), next
 		}
 		select {
@@ -224,22 +223,26 @@ func (s *script) perform(ctx context.Context, of *Scope, e *Effect) (json.RawMes
 	return was.Output, err
 }
 
-// appends implements course. What is due was written, so it is written though ctx has ended.
-func (s *script) appends(ctx context.Context, recs []runlog.Record) (context.Context, error) {
+// appends implements course. What is due was written, so it is written though ctx has ended. Records that were stored together may have been stored apart
+// where the recorded process was stopped.
+func (s *script) appends(ctx context.Context, recs []runlog.Record) (int, context.Context, error) {
 	if len(recs) == 0 {
-		return ctx, nil
+		return 0, ctx, nil
 	}
 	if _, err := s.await(ctx, laneOf(&recs[0]), true); err != nil {
-		return ctx, err
+		return 0, ctx, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range recs {
-		if at := s.cursor + i; at < s.end {
-			recs[i].Time = s.recs[at].Time
+	n := 0
+	for ; n < len(recs) && s.cursor+n < s.end; n++ {
+		due := &s.recs[s.cursor+n]
+		if n > 0 && (due.Kind != recs[n].Kind || due.Path != recs[n].Path) {
+			break
 		}
+		recs[n].Time = due.Time
 	}
-	return context.WithoutCancel(ctx), nil
+	return n, context.WithoutCancel(ctx), nil
 }
 
 // recorded implements course.
@@ -314,7 +317,7 @@ func (s *script) asked(path, key string) {
 	s.change()
 }
 
-// due returns the answer or budget change that is due. It holds an answer back until the task has found the question open: with the answer already
+// due returns the answer or record beside the workflow that is due. It holds an answer back until the task has found the question open: with the answer already
 // there, the task would skip what it did before the answer.
 func (s *script) due(late bool) *runlog.Record {
 	s.mu.Lock()
@@ -324,7 +327,7 @@ func (s *script) due(late bool) *runlog.Record {
 	}
 	r := &s.recs[s.cursor]
 	if r.Kind != runlog.KindAnswered {
-		if mail.BudgetOf(r) == nil {
+		if !beside(r) {
 			return nil
 		}
 		return r
@@ -385,6 +388,9 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 			return 0, s.diverged
 		}
 		i := s.find(l)
+		if !turn && s.stopped(l, i) {
+			i = -1
+		}
 		if i == s.cursor && i < s.end && turn {
 			return i, nil
 		}
@@ -396,14 +402,20 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 		}
 		known := i >= 0 && i < s.end
 		due := &s.recs[s.cursor]
-		late := due.Kind == runlog.KindTaskFailed && s.limits[l.path] != nil   // its time was up before that
-		if i < 0 && due.Path == l.path && !late && mail.BudgetOf(due) == nil { // its task is here and does something else
+		late := due.Kind == runlog.KindTaskFailed && s.limits[l.path] != nil // its time was up before that
+		if i < 0 && due.Path == l.path && !late && !beside(due) {            // its task is here and does something else
 			return 0, s.differ(l.path, fmt.Sprintf("it comes to %s, which is not in the record", l), &runlog.Record{Kind: l.kind, Path: l.path})
 		}
 		if err := s.sleep(ctx, l.path, known); err != nil {
 			return 0, err
 		}
 	}
+}
+
+// stopped reports whether an effect that has begun was stopped: it begins again, or its attempt fails, before it has the outcome at that position.
+func (s *script) stopped(l lane, outcome int) bool {
+	again, failed := s.find(lane{runlog.KindIntended, l.path, l.key}), s.find(lane{kind: runlog.KindTaskFailed, path: l.path})
+	return again >= 0 && again < outcome || failed >= 0 && failed < outcome
 }
 
 // sleep waits for a change. The caller holds mu.

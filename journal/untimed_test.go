@@ -10,6 +10,7 @@ func TestUntimed(t *testing.T) {
 		`{"a":1,"took_ms":5}`:                     `{"a":1`,
 		`{"a":1,"took_ms":5,"queued_ms":7}`:       `{"a":1`,
 		`{"a":1,"took_ms":5,"next_ms":7}`:         `{"a":1`,
+		`{"a":1,"took_ms":5,"first_ms":2}`:        `{"a":1`,
 		`{"a":1,"other_ms":5}`:                    `{"a":1,"other_ms":5`,
 		`{"a":1,"took_ms":-5}`:                    `{"a":1,"took_ms":-5`,
 		`{"a":1,"took_ms":}`:                      `{"a":1,"took_ms":`,

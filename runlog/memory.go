@@ -274,6 +274,9 @@ func (l *memoryLog) Append(ctx context.Context, b *Batch) error {
 	if r.info.Status.Ended() {
 		return &EndedError{ID: l.id, Status: r.info.Status}
 	}
+	if n := len(b.Summary); n > MaxSummary {
+		return fmt.Errorf("run %s: the summary of a batch has %d bytes, at most %d are allowed", l.id, n, MaxSummary)
+	}
 	frames := make([][]byte, 0, len(b.Records))
 	hash, snapshot := r.hash, r.info.Snapshot
 	for i := range b.Records {
@@ -294,6 +297,9 @@ func (l *memoryLog) Append(ctx context.Context, b *Batch) error {
 	r.frames = append(r.frames, frames...)
 	r.hash, r.info.Snapshot = hash, snapshot
 	r.info.Head += uint64(len(frames))
+	if len(b.Summary) > 0 {
+		r.info.Summary = b.Summary
+	}
 	if b.Status != "" && b.Status != r.info.Status {
 		r.info.Status = b.Status
 		r.info.Updated = l.m.now().UTC()

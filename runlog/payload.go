@@ -254,6 +254,8 @@ type Settled struct {
 	// Partial is what there was of the output when the effect failed: of a turn of a model, the text and the usage so far.
 	Partial json.RawMessage `json:"partial,omitempty"`
 	Took    int64           `json:"took_ms,omitempty"` // 0 if it is not known
+	// First is how long it took to the first output: of a turn of a model, to the first token. It is 0 if that is not known.
+	First int64 `json:"first_ms,omitempty"`
 }
 
 // A Question is the payload of KindAsked. Its address is the path of its record and Key.

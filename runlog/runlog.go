@@ -100,6 +100,8 @@ type Info struct {
 
 	Parent    string // of a fork: the run it goes on from, "" for none
 	Takeovers int    // from processes that died while they ran it, since a hold was last released
+
+	Summary string // as a batch last gave it, "" if none has
 }
 
 // NewRun describes how a run is listed when Acquire makes it.
@@ -120,7 +122,13 @@ type AcquireOptions struct {
 type Batch struct {
 	Records []Record // Kind, Path, Time and Data from the caller; the log sets Seq and Epoch in place
 	Status  Status   // the run's new status in listings, "" for no change
+	// Summary describes the run for listings, in place of the summary before, "" for no change. It is a JSON object; its fields are a matter of its writers
+	// and readers. A batch with a summary of more than MaxSummary bytes is refused.
+	Summary string
 }
+
+// MaxSummary is how many bytes a summary may have. Writers use at most MaxSummary-64 of them, since encryption adds some.
+const MaxSummary = 1024
 
 // A Log is the hold of one process on one run. Its methods may be called from
 // several goroutines.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/cut"
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
@@ -254,6 +255,7 @@ type agentStarted struct {
 	Key    string `json:"key"`
 	Agent  string `json:"agent"`
 	Model  string `json:"model,omitempty"`
+	Effort string `json:"effort,omitempty"`
 	Prompt string `json:"prompt,omitempty"`
 	Window int    `json:"window,omitempty"`
 	Error  string `json:"error,omitempty"`
@@ -262,11 +264,12 @@ type agentStarted struct {
 type turnDone struct {
 	Key     string           `json:"key"`
 	Model   string           `json:"model"`
-	Message *model.Message   `json:"message,omitempty"` // of one that failed, what there was of it
+	Message *model.Message   `json:"message,omitempty"` // of one that failed or was interrupted, what there was of it
 	Usage   *model.Usage     `json:"usage,omitempty"`
 	Stop    model.StopCode   `json:"stop,omitempty"`
 	Error   string           `json:"error,omitempty"`
 	Took    int64            `json:"took_ms"`
+	First   int64            `json:"first_ms,omitempty"`
 	Cost    *transcript.Cost `json:"cost,omitempty"`
 }
 
@@ -303,11 +306,11 @@ func settled(d *runlog.Settled, t *transcript.Task) []*Event {
 		return one("task.retrying", failed{Key: strings.TrimSuffix(d.Key, "/wait-"+strconv.Itoa(n)), Attempt: n, Error: lastFailure(t), At: someTime(t.RetryAt)})
 	case d.Kind == "agent":
 		var in struct {
-			Model, Prompt string
-			Window        int
+			Model, Effort, Prompt string
+			Window                int
 		}
 		_ = json.Unmarshal(d.Input, &in) // as far as it says
-		out := one("agent.started", agentStarted{d.Key, d.Name, in.Model, in.Prompt, in.Window, d.Error})
+		out := one("agent.started", agentStarted{d.Key, d.Name, in.Model, in.Effort, in.Prompt, in.Window, d.Error})
 		out[0].Agent = transcript.Line(d.Name)
 		return out
 	case d.Kind == "model":
@@ -331,13 +334,29 @@ func settled(d *runlog.Settled, t *transcript.Task) []*Event {
 }
 
 func turned(d *runlog.Settled, t *transcript.Task) []*Event {
-	e, kind, said := turnDone{Key: d.Key, Model: d.Name, Error: d.Error, Took: d.Took, Cost: t.CostOf(d)}, ".done", d.Output
 	if d.Error != "" {
-		kind, said = ".failed", d.Partial
+		return endOf(d, t, ".failed", d.Partial)
 	}
+	return endOf(d, t, ".done", d.Output)
+}
+
+// interrupted is a turn that was interrupted, and is taken again when the run is resumed.
+func interrupted(d *runlog.Settled, t *transcript.Task) []*Event {
+	if d == nil || t == nil || d.Kind != "model" {
+		return nil
+	}
+	out := endOf(d, t, ".interrupted", d.Partial)
+	by(out, t, d.Key)
+	return out
+}
+
+func endOf(d *runlog.Settled, t *transcript.Task, kind string, said json.RawMessage) []*Event {
+	e := turnDone{Key: d.Key, Model: d.Name, Error: d.Error, Took: d.Took, First: d.First, Cost: t.CostOf(d)}
 	var r model.Response
 	if len(said) > 0 && json.Unmarshal(said, &r) == nil {
-		e.Usage, e.Stop = &r.Usage, r.Stop
+		if e.Stop = r.Stop; d.Output != nil || r.Usage != (model.Usage{}) { // else it is not known
+			e.Usage = &r.Usage
+		}
 		if r.Message.Role != "" || r.Message.Parts != nil {
 			e.Message = &r.Message
 		}
@@ -383,6 +402,8 @@ func (v *Stream) told(rec *runlog.Record, t *transcript.Task) []*Event {
 	switch {
 	case d.Name == "granted" && !live: // for the log alone
 		return nil
+	case d.Name == cut.Event:
+		return interrupted(cut.Of(rec), t)
 	case d.Name == "interrupted" && !live && rec.Path == "":
 		out = one("run.interrupted", reason{of.Cause})
 	case d.Name == "context":

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
 )
@@ -50,19 +49,6 @@ func written(dir string) (s stamp) {
 		return stamp{}
 	}
 	return s
-}
-
-// Cost returns what a run has cost as of the last time that its directory was written. It returns nil if that is not known.
-func Cost(dir, id string) *transcript.Cost {
-	b, err := os.ReadFile(filepath.Join(dir, runName))
-	var s struct {
-		stamp
-		Usage struct{ Cost *transcript.Cost }
-	}
-	if err != nil || json.Unmarshal(b, &s) != nil || s.Superstep != marker || s.ID != id {
-		return nil
-	}
-	return s.Usage.Cost
 }
 
 // Remove removes what Write writes into a directory, and the directory if nothing else is in it. It

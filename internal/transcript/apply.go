@@ -20,6 +20,7 @@ func (r *Run) Apply(rec runlog.Record) {
 		r.Seq = rec.Seq
 	}
 	r.Rev++
+	r.heard = false
 	if r.Status == "" && rec.Kind != runlog.KindRunStarted { // a graph that is run without an engine has no record of that
 		r.Started = rec.Time
 		r.proceed(rec.Time)
@@ -57,13 +58,7 @@ func (r *Run) Apply(rec runlog.Record) {
 func (r *Run) settleStep(own time.Duration) {
 	if s := r.Step(r.step); s != nil && r.timed {
 		s.Time = Span{spent: max(0, own-r.before)}
-	}
-}
-
-// touch marks a task and all tasks around it as changed.
-func (r *Run) touch(t *Task) {
-	for ; t != nil && t.Rev != r.Rev; t = t.Parent {
-		t.Rev = r.Rev
+		r.touchStep(s)
 	}
 }
 
@@ -80,20 +75,7 @@ func (r *Run) applyShape(rec *runlog.Record) {
 	for _, n := range d.Shape.Nodes {
 		r.Nodes = append(r.Nodes, Line(n.Name))
 	}
-}
-
-// trim drops the parts of tasks that ended long ago, see Window.
-func (r *Run) trim() {
-	for r.Window > 0 && r.kept > r.Window && len(r.ended) > 1 {
-		t := r.ended[0]
-		r.ended = r.ended[1:]
-		r.kept -= t.bytes()
-		t.Dropped, t.Parts, t.inputs = t.Dropped+len(t.Parts), nil, nil
-		for _, a := range t.Agents {
-			a.Calls = nil
-		}
-		r.touch(t)
-	}
+	r.changed.nodes = r.Rev
 }
 
 func decode[T any](rec *runlog.Record) (T, bool) {
@@ -162,6 +144,7 @@ func (r *Run) proceed(at time.Time) {
 	r.own.start(at)
 	if s := r.Step(r.step); s != nil && !s.Done {
 		s.Time.start(at)
+		r.touchStep(s)
 	}
 }
 
@@ -171,9 +154,12 @@ func (r *Run) halt(status runlog.Status, at time.Time) {
 		r.Status, r.Ended = status, at
 	}
 	r.Time.stop(at)
-	r.aside = nil
+	r.aside, r.reserved = nil, runlog.Amount{}
 	for _, s := range r.Steps {
-		s.Time.stop(at)
+		if !s.Time.since.IsZero() {
+			s.Time.stop(at)
+			r.touchStep(s)
+		}
 	}
 	if r.own.stop(at); r.timed {
 		r.Time = r.own
@@ -181,7 +167,7 @@ func (r *Run) halt(status runlog.Status, at time.Time) {
 	}
 	for _, t := range r.Tasks {
 		if t.State == Running || t.State == Waiting && r.Status.Ended() {
-			t.end(Stopped, at)
+			r.end(t, Stopped, at)
 			r.count(t)
 			r.touch(t)
 		}

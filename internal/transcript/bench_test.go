@@ -132,3 +132,105 @@ func TestWindow(t *testing.T) {
 	runtime.KeepAlive(some)
 	runtime.KeepAlive(recs)
 }
+
+// A window counts what tasks are told after their end, such as the result of a call that outlasts its task, and tasks that are told something again.
+func TestWindowCountsWhatComesLate(t *testing.T) {
+	t.Parallel()
+	l := newLog()
+	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "late", Timed: true})
+	const each, window = 1000, 5000
+	for n := range 50 {
+		path := fmt.Sprintf("work[%d]", n)
+		l.add(runlog.KindIntended, path, runlog.Intended{Key: "turn-0/call-0", Kind: "tool", Name: "send", Once: true})
+		l.add(runlog.KindTaskDone, path, runlog.TaskDone{Node: "work", Key: fmt.Sprint(n)})
+		l.settle(path, "turn-0/call-0", "tool", "send", nil, tool.Result{Text: strings.Repeat("x", each)})
+		if n > 0 {
+			l.settle("work[0]", fmt.Sprintf("turn-%d/call-0", n), "tool", "send", nil, tool.Result{Text: strings.Repeat("x", each)})
+		}
+	}
+	r := fold(l.recs, window)
+	var kept, first int
+	for i, task := range r.Tasks {
+		for _, p := range task.Parts {
+			kept += len(p.Tool.Result)
+		}
+		if i == 0 {
+			first = len(task.Parts)
+		}
+	}
+	if kept > window+2*each || kept < window/2 {
+		t.Errorf("it keeps %d bytes of parts with a window of %d", kept, window)
+	}
+	if first > window/each {
+		t.Errorf("the first task keeps %d parts", first)
+	}
+}
+
+// many is a fold of a run with n tasks in one superstep, half of which have ended, and a reader that has all of it.
+func many(n int) (*transcript.Run, *transcript.Feed, *log) {
+	l := newLog()
+	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "wide", Timed: true})
+	for i := range n {
+		path := fmt.Sprintf("work[%d]", i)
+		l.settle(path, "agent", "agent", "worker", map[string]any{"model": "m", "prompt": "Do it."}, struct{}{})
+		l.settle(path, "turn-0/call-0", "tool", "read", nil, tool.Result{Text: "a line"})
+		if i%2 == 0 {
+			l.add(runlog.KindTaskDone, path, runlog.TaskDone{Node: "work", Key: fmt.Sprint(i), Took: 50})
+		}
+	}
+	r, f := fold(l.recs, 0), &transcript.Feed{}
+	f.Next(r)
+	return r, f, l
+}
+
+// changes are records that each change one task: a token, a call, and the time of it.
+func changes(r *transcript.Run, f *transcript.Feed, l *log, n int) (lines int) {
+	for i := range n {
+		path := fmt.Sprintf("work[%d]", 2*(i%50)+1)
+		l.recs = l.recs[:0]
+		switch i % 3 {
+		case 0:
+			r.Apply(runlog.Record{Kind: runlog.KindEvent, Path: path, Time: l.now, Data: json.RawMessage(`{"name":"text","data":{"agent":"worker","text":"word "}}`)})
+		case 1:
+			l.settle(path, fmt.Sprintf("turn-%d/call-0", l.seq), "tool", "read", nil, tool.Result{Text: "a line"})
+			r.Apply(l.recs[0])
+		case 2:
+			l.add(runlog.KindIntended, path, runlog.Intended{Key: fmt.Sprintf("turn-%d", l.seq), Kind: "model", Name: "m", Cost: &runlog.Amount{Tokens: 10}})
+			r.Apply(l.recs[0])
+		}
+		lines += len(f.Next(r))
+	}
+	return lines
+}
+
+// BenchmarkChange is what one change costs a reader, which must not depend on the number of tasks.
+func BenchmarkChange(b *testing.B) {
+	for _, n := range []int{100, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			r, f, l := many(n)
+			for b.Loop() {
+				changes(r, f, l, 3)
+			}
+		})
+	}
+}
+
+// A change costs the same whether the run has 100 tasks or 10,000; the test asserts ten times that, and as many lines.
+func TestChangeIsCheap(t *testing.T) {
+	cost := func(n int) (least time.Duration, lines int) {
+		least = time.Hour
+		for range 3 {
+			r, f, l := many(n)
+			begin := time.Now()
+			lines = changes(r, f, l, 3000)
+			least = min(least, time.Since(begin))
+		}
+		return least, lines
+	}
+	few, lines := cost(100)
+	many, more := cost(10_000)
+	t.Logf("3,000 changes take %s with 100 tasks and %s with 10,000, %d lines and %d", few, many, lines, more)
+	if many > 10*few || lines != more {
+		t.Errorf("3,000 changes take %s with 100 tasks and %s with 10,000, %d lines and %d", few, many, lines, more)
+	}
+}

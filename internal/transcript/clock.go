@@ -62,6 +62,7 @@ func (r *Run) count(t *Task) {
 		case t.State == Running && (t.Thinking || below == 0):
 			is.works = 1
 		}
+		r.countLeaf(t)
 		if is == t.load {
 			continue
 		}
@@ -74,6 +75,26 @@ func (r *Run) count(t *Task) {
 				break
 			}
 		}
+	}
+}
+
+// countLeaf counts the tasks that have not ended and have no task in them, and those of them that wait to try again.
+func (r *Run) countLeaf(t *Task) {
+	leaf := !t.Ended() && t.Children == nil
+	if leaf != t.leaf {
+		if t.leaf = leaf; leaf {
+			r.leaves++
+		} else {
+			r.leaves--
+		}
+	}
+	if leaf && !t.RetryAt.IsZero() {
+		if r.retrying == nil {
+			r.retrying = map[*Task]bool{}
+		}
+		r.retrying[t] = true
+	} else {
+		delete(r.retrying, t)
 	}
 }
 
@@ -120,8 +141,10 @@ func (r *Run) clocks(t *Task, at time.Time) {
 		r.idle = at
 	}
 	for _, s := range r.Steps[min(r.step, len(r.Steps)):] { // those before are done
-		if !s.Done {
-			set(&s.Time, s.load.idle())
+		if was := s.Time; !s.Done {
+			if set(&s.Time, s.load.idle()); s.Time != was {
+				r.touchStep(s)
+			}
 		}
 	}
 	for ; t != nil; t = r.above(t.Path) {

@@ -24,7 +24,9 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 			if r.aside == nil {
 				r.aside = map[string]runlog.Amount{}
 			}
+			r.free(rec.Path, d.Key)
 			r.aside[rec.Path+"\x00"+d.Key] = *d.Cost
+			r.reserved = r.reserved.Add(*d.Cost)
 		}
 		switch {
 		case d.Kind == "branch":
@@ -42,7 +44,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 			u.Time.start(rec.Time)
 			u.stored = rec.Seq != 0
 			if was := t.close(d.Key); was != nil { // it is done again, after a crash
-				t.remove(was)
+				r.remove(t, was)
 			}
 			t.open = append(t.open, u)
 			r.show(t, u)
@@ -53,7 +55,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 	if !ok {
 		return
 	}
-	delete(r.aside, rec.Path+"\x00"+d.Key)
+	r.free(rec.Path, d.Key)
 	if d.Kind == "agent" { // recorded when it begins
 		t := r.begins(rec)
 		r.settleAgent(t, &d, rec.Time)
@@ -83,9 +85,18 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 			r.add(t, d.Key, Part{Kind: Note, Text: "a user says: " + Clean(m.Text)})
 		}
 	case d.Kind == "model":
-		r.settleTurn(t, &d, rec.Time)
+		r.settleTurn(t, &d, rec.Time, false)
 	default:
 		r.endPart(rec, &d, r.settleTool(t, &d, rec.Time))
+	}
+}
+
+// free ends the reservation of an effect.
+func (r *Run) free(path, key string) {
+	key = path + "\x00" + key
+	if was, ok := r.aside[key]; ok {
+		delete(r.aside, key)
+		r.reserved = r.reserved.Add(runlog.Amount{Tokens: -was.Tokens, Money: -was.Money, Turns: -was.Turns, Calls: -was.Calls, Agents: -was.Agents})
 	}
 }
 
@@ -151,7 +162,7 @@ func (r *Run) show(t *Task, u *Tool) {
 			return
 		}
 		t.Parts[i-1], t.Parts[i] = t.Parts[i], t.Parts[i-1]
-		t.Parts[i].Rev = r.Rev
+		r.touchPart(t, &t.Parts[i])
 	}
 }
 
@@ -186,7 +197,7 @@ func (r *Run) endPart(rec *runlog.Record, d *runlog.Settled, u *Tool) {
 	if path == "" || t == nil || t.Ended() {
 		return
 	}
-	if t.end(u.State, rec.Time); u.State == Failed {
+	if r.end(t, u.State, rec.Time); u.State == Failed {
 		t.Error = u.Result
 	}
 	r.took(t, d.Took)
@@ -216,14 +227,14 @@ func (r *Run) settleAgent(t *Task, d *runlog.Settled, at time.Time) {
 		return
 	}
 	var started struct {
-		Model, Prompt string
-		Window        int
-		Priced        bool
+		Model, Effort, Prompt string
+		Window                int
+		Priced                bool
 	}
 	_ = json.Unmarshal(d.Input, &started) // as far as it says
 	a := &Agent{
-		Task: t, Use: use, Name: t.Agent, Model: Line(started.Model), Prompt: Clean(started.Prompt), Window: started.Window, Priced: started.Priced,
-		Began: at, Ended: at,
+		Task: t, Use: use, Name: t.Agent, Model: Line(started.Model), Effort: Line(started.Effort), Prompt: Clean(started.Prompt), Window: started.Window,
+		Priced: started.Priced, Began: at, Ended: at,
 	}
 	t.Agents, r.Agents = append(t.Agents, a), append(r.Agents, a)
 }
@@ -247,16 +258,18 @@ func (t *Task) AgentOf(key string) *Agent {
 	return t.use(Line(strings.TrimSuffix(key[:i], "/")))
 }
 
-// settleTurn replaces the streamed text of a turn by the recorded one.
-func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
+// settleTurn replaces the streamed text of a turn by the recorded one. An interrupted turn has no outcome.
+func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time, interrupted bool) {
 	t.Thinking, t.Summing = false, false
 	t.hush()
 	var resp model.Response
-	if d.Error != "" {
+	if interrupted || d.Error != "" {
 		if json.Unmarshal(d.Partial, &resp) == nil && !Summary(d.Key) {
-			r.say(t, d.Key, &resp.Message, true)
+			r.say(t, d, &resp.Message, true)
 		}
-		r.add(t, "", Part{Kind: Failure, Text: Clean(d.Error)})
+		if !interrupted {
+			r.add(t, "", Part{Kind: Failure, Text: Clean(d.Error)})
+		}
 	} else if json.Unmarshal(d.Output, &resp) != nil {
 		return
 	}
@@ -266,12 +279,12 @@ func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
 	}
 	a := t.AgentOf(d.Key)
 	if a != nil {
-		a.Usage, a.Ended = a.Usage.Add(resp.Usage), at
+		a.Usage, a.Ended, a.First = a.Usage.Add(resp.Usage), at, time.Duration(d.First)*time.Millisecond
 		if a.Last = resp.Usage; a.Last.In > 0 {
 			a.Used = a.Last.In + a.Last.Out
 		}
 	}
-	if Summary(d.Key) || d.Error != "" {
+	if Summary(d.Key) || interrupted || d.Error != "" {
 		return
 	}
 	if a != nil {
@@ -280,19 +293,22 @@ func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time) {
 			a.Said = Clean(text)
 		}
 	}
-	r.say(t, d.Key, &resp.Message, false)
+	r.say(t, d, &resp.Message, false)
 }
 
 // say adds the text of a model.
-func (r *Run) say(t *Task, key string, m *model.Message, cut bool) {
+func (r *Run) say(t *Task, d *runlog.Settled, m *model.Message, cut bool) {
+	first := time.Duration(d.First) * time.Millisecond
 	for _, p := range m.Parts {
-		switch {
-		case p.Text == "":
-		case p.Kind == model.Text:
-			r.add(t, key, Part{Kind: Text, Text: Clean(p.Text), Cut: cut})
-		case p.Kind == model.Reasoning:
-			r.add(t, key, Part{Kind: Reasoning, Text: Clean(p.Text), Cut: cut})
+		kind := Text
+		if p.Kind == model.Reasoning {
+			kind = Reasoning
 		}
+		if p.Text == "" || p.Kind != model.Text && p.Kind != model.Reasoning {
+			continue
+		}
+		r.add(t, d.Key, Part{Kind: kind, Text: Clean(p.Text), Cut: cut, First: first})
+		first = 0
 	}
 }
 

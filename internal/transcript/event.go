@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/cut"
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -70,6 +71,10 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 			t := r.work(rec.Path, -1, rec.Time)
 			r.add(t, "", Part{Kind: Compacted, Text: text})
 		}
+	case d.Name == cut.Event:
+		if c, t := cut.Of(rec), r.paths[rec.Path]; c != nil && t != nil && c.Kind == "model" {
+			r.settleTurn(t, c, rec.Time, true)
+		}
 	case d.Name == "error_input" && rec.Seq != 0:
 		var in struct{ Steps []string }
 		if json.Unmarshal(d.Data, &in) == nil {
@@ -99,7 +104,10 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		if json.Unmarshal(d.Data, &delta) != nil {
 			return
 		}
-		t := r.work(rec.Path, -1, rec.Time)
+		t := r.paths[rec.Path]
+		if r.heard = t != nil && t.State == Running && t.Thinking && !t.Queued && t.RetryAt.IsZero() && !t.Time.since.IsZero(); !r.heard {
+			t = r.work(rec.Path, -1, rec.Time)
+		}
 		t.Thinking = true
 		if d.Name == "text" && !t.Summing {
 			t.hear(delta.Text)

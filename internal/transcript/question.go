@@ -15,7 +15,7 @@ func (r *Run) applyQuestion(rec *runlog.Record) {
 		}
 		d.Path = rec.Path
 		t := r.work(rec.Path, -1, rec.Time)
-		if t.end(Waiting, rec.Time); d.Took > 0 {
+		if r.end(t, Waiting, rec.Time); d.Took > 0 {
 			r.took(t, d.Took)
 		}
 		r.asking++
@@ -32,6 +32,7 @@ func (r *Run) applyQuestion(rec *runlog.Record) {
 			Asked: d, Since: rec.Time,
 		}
 		r.Questions = append(r.Questions, q)
+		r.changed.questions = noted(r.changed.questions, r.Rev, q)
 		r.add(t, "", Part{Kind: Ask, Question: q, Agent: q.Agent})
 		return
 	}
@@ -46,6 +47,7 @@ func (r *Run) applyQuestion(rec *runlog.Record) {
 	for _, q := range r.Questions {
 		if q.Path == path && q.Key == key && !q.Answered {
 			r.asking--
+			r.changed.questions = noted(r.changed.questions, r.Rev, q)
 			r.changedPart(r.paths[rec.Path], func(p *Part) bool { return p.Question == q })
 			q.Answered, q.Denied, q.Answer, q.By = true, d.Denied, Value(d.Value), Line(d.By)
 			if word, why, _ := strings.Cut(q.Answer, ":"); q.Call != nil && (q.Denied || word == "deny") {
@@ -88,7 +90,7 @@ func cleanCall(c *runlog.QuestionCall) *runlog.QuestionCall {
 func (r *Run) changedPart(t *Task, is func(*Part) bool) {
 	for i := len(t.all()) - 1; i >= 0; i-- {
 		if is(&t.Parts[i]) {
-			t.Parts[i].Rev = r.Rev
+			r.touchPart(t, &t.Parts[i])
 			return
 		}
 	}

@@ -68,6 +68,7 @@ func (r *Run) adopt(t *Task) {
 			continue
 		}
 		in.Depth++
+		r.touch(in)
 		if in.Parent != t.Parent {
 			continue
 		}
@@ -111,6 +112,7 @@ func (r *Run) grow(n int, at time.Time) *Step {
 			r.sends = nil
 		}
 		r.Steps = append(r.Steps, s)
+		r.touchStep(s)
 	}
 	return r.Steps[n]
 }
@@ -138,31 +140,37 @@ func (r *Run) begins(rec *runlog.Record) *Task {
 	return t
 }
 
-func (t *Task) end(s State, at time.Time) {
+func (r *Run) end(t *Task, s State, at time.Time) {
 	t.State, t.Thinking, t.Summing, t.Progress = s, false, false, nil
 	t.Queued, t.RetryAt = false, time.Time{}
 	t.hush()
 	t.Time.stop(at)
-	t.abort(at)
+	if r.abort(t, at); t.Ended() {
+		r.retire(t)
+	}
 }
 
 // abort ends the running calls. It removes those whose beginning is not in the log.
-func (t *Task) abort(at time.Time) {
+func (r *Run) abort(t *Task, at time.Time) {
 	for _, o := range t.open {
 		o.State = Stopped
 		o.Time.stop(at)
 		if !o.stored {
-			t.remove(o)
+			r.remove(t, o)
+		} else {
+			r.changedPart(t, func(p *Part) bool { return p.Tool == o })
 		}
 	}
 	t.open = nil
 }
 
 // remove removes a call from the parts.
-func (t *Task) remove(u *Tool) {
+func (r *Run) remove(t *Task, u *Tool) {
 	t.Parts = slices.DeleteFunc(t.Parts, func(p Part) bool {
 		if p.Tool == u {
 			t.ids[u.Key]--
+			r.resize(t, -p.size)
+			t.parts = noted(t.parts, r.Rev, p.ID)
 		}
 		return p.Tool == u
 	})
@@ -176,17 +184,6 @@ func (r *Run) took(t *Task, ms int64) {
 	}
 }
 
-// bytes is the size of the parts.
-func (t *Task) bytes() int {
-	n := 0
-	for i := range t.Parts {
-		if n += len(t.Parts[i].Text); t.Parts[i].Tool != nil {
-			n += len(t.Parts[i].Tool.Result) + len(t.Parts[i].Tool.Input)
-		}
-	}
-	return n
-}
-
 // add appends a part. It derives the part's ID from the key of an effect or, if the key is "", from the number of the record.
 func (r *Run) add(t *Task, key string, p Part) {
 	if key == "" {
@@ -198,11 +195,12 @@ func (r *Run) add(t *Task, key string, p Part) {
 	if t.ids[key]++; t.ids[key] > 1 { // it was done again
 		key = fmt.Sprintf("%s~%d", key, t.ids[key])
 	}
-	p.ID, p.Rev = key, r.Rev
+	p.ID = key
 	if p.Agent == "" {
 		p.Agent = t.Agent
 	}
 	t.Parts = append(t.Parts, p)
+	r.touchPart(t, &t.Parts[len(t.Parts)-1])
 }
 
 func (r *Run) applyTask(rec *runlog.Record) {
@@ -213,7 +211,7 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		t.Error = Clean(d.Error)
 		switch {
 		case t.fate != "":
-			t.end(t.fate, rec.Time)
+			r.end(t, t.fate, rec.Time)
 			if t.fate == Skipped && !slices.Contains(r.Skipped, t.Path) {
 				r.Skipped = append(r.Skipped, t.Path)
 			}
@@ -222,14 +220,13 @@ func (r *Run) applyTask(rec *runlog.Record) {
 			if _ = json.Unmarshal(d.Update, &stand); stand.Status != Partly {
 				stand.Status = Failed
 			}
-			t.end(stand.Status, rec.Time)
+			r.end(t, stand.Status, rec.Time)
 		case d.Error != "":
-			t.end(Failed, rec.Time)
+			r.end(t, Failed, rec.Time)
 		default:
-			t.end(Done, rec.Time)
+			r.end(t, Done, rec.Time)
 		}
 		r.took(t, d.Took)
-		r.ended, r.kept = append(r.ended, t), r.kept+t.bytes()
 		r.plan(rec.Path, d.Sends)
 	case runlog.KindTaskFailed:
 		d, _ := decode[runlog.TaskFailed](rec)
@@ -237,7 +234,7 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		t.Error = Clean(d.Error)
 		t.Attempt = max(1, d.Attempt)
 		if d.Final {
-			t.end(Failed, rec.Time)
+			r.end(t, Failed, rec.Time)
 			r.took(t, d.Took)
 			return
 		}
@@ -247,7 +244,7 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		t.fate, t.Why = "", ""
 		t.Thinking, t.Summing, t.Progress = false, false, nil
 		t.hush()
-		t.abort(rec.Time)
+		r.abort(t, rec.Time)
 		if r.took(t, d.Took); d.Next > 0 {
 			t.RetryAt = rec.Time.Add(time.Duration(d.Next) * time.Millisecond)
 		}
@@ -263,6 +260,7 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		s.Done = true
 		slices.SortStableFunc(s.Tasks, func(a, b *Task) int { return strings.Compare(a.Path, b.Path) }) // as they were folded
 		s.Time.stop(rec.Time)
+		r.touchStep(s)
 		own := r.own.Elapsed(rec.Time)
 		if d.Step == r.step {
 			r.settleStep(own)
@@ -286,6 +284,7 @@ func (r *Run) plan(from string, sends []runlog.TaskSend) {
 			r.order[path] = i + 1
 			if t := r.paths[path]; t != nil {
 				t.Order = i + 1
+				r.touch(t)
 			}
 		}
 		if inside != "" {

@@ -73,6 +73,12 @@ type Run struct {
 	order  map[string]int             // of the keyed tasks that were sent for, by path
 	ended  []*Task                    // in the order in which they ended
 	kept   int                        // bytes of their parts
+
+	reserved runlog.Amount  // the sum of aside
+	leaves   int            // tasks that have not ended and have none in them
+	retrying map[*Task]bool // those of them that wait to try again
+	heard    bool           // the record only continues the text of a turn
+	changed  changed
 }
 
 // A Denial is a denied call of an agent.
@@ -103,7 +109,8 @@ type Step struct {
 	// Planned counts, by node, the tasks with keys that were sent.
 	Planned map[string]int
 
-	load load
+	load  load
+	place spot[Step] // among the supersteps, by their last change
 }
 
 // State is the state of a task or a tool.
@@ -164,6 +171,13 @@ type Task struct {
 	version int                        // of shown: it only grew since this changed
 	ids     map[string]int             // how many parts there were of what an ID is made of
 	items   map[string]bool            // by key: whether it has ended
+	viewed  uint64                     // Run.Rev of the last record that changed more than the text of the turn under way
+	place   spot[Task]                 // among the tasks, by Rev
+	parts   []entry[string]            // changes of parts, by ID, since they were dropped last
+	cleared uint64                     // Run.Rev when they were dropped last
+	size    int                        // bytes of the parts
+	counted bool                       // it has ended, and size is part of Run.kept
+	leaf    bool                       // it is counted in Run.leaves
 	stored  time.Duration              // of execution, by records that end an execution or an attempt
 }
 
@@ -186,11 +200,14 @@ type Part struct {
 	ID       string // within its task: the same whoever folds the log, and whenever
 	Rev      uint64
 	Kind     PartKind
-	Text     string    // of all but tools and questions
-	Cut      bool      // of a turn that failed: it is not all that the model would have said
-	Tool     *Tool     // of a tool
-	Question *Question // of a question
+	Text     string        // of all but tools and questions
+	First    time.Duration // of the first part of a turn: how long it took to the first token, 0 if that is not known
+	Cut      bool          // of a turn that failed or was interrupted: it is not all that the model would have said
+	Tool     *Tool         // of a tool
+	Question *Question     // of a question
 	Agent    string
+
+	size int // bytes, as they are counted
 }
 
 // PartKind describes what a part is.
@@ -230,9 +247,11 @@ type Agent struct {
 	Use    string // which agent of the task, if it runs several
 	Name   string
 	Model  string
-	Prompt string // of the user
-	Said   string // last
-	Turns  int    // without those that summed the conversation up
+	Effort string        // of the model, in its provider's words; "" for the default
+	First  time.Duration // to the first token of its last turn, 0 if that is not known
+	Prompt string        // of the user
+	Said   string        // last
+	Turns  int           // without those that summed the conversation up
 	Usage  model.Usage
 	Spent  runlog.Amount
 	Used   int         // tokens of the model's window, as of its last turn
@@ -339,13 +358,7 @@ func (t *Task) hush() {
 }
 
 // Held returns the part of the budget that is reserved for running effects.
-func (r *Run) Held() runlog.Amount {
-	var sum runlog.Amount
-	for _, a := range r.aside {
-		sum = sum.Add(a)
-	}
-	return sum
-}
+func (r *Run) Held() runlog.Amount { return r.reserved }
 
 // Pending returns the nodes of the run's graph that have no task yet, in declared order.
 func (r *Run) Pending() []string {

@@ -3,7 +3,7 @@ package transcript
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +18,7 @@ import (
 const WireVersion = 2
 
 // A Change is one line of the wire format. A snapshot sets Type, V, Seq and Rev and is followed by as many puts as it announces. A put replaces one item
-// by its current state, a drop removes a part, and a tail appends to the text of a model.
+// by its current state, a drop removes a part if the reader has it, and a tail appends to the text of a model. A thing that has not changed is not repeated.
 type Change struct {
 	Type string `json:"type"` // snapshot, put, drop or tail
 	V    int    `json:"v,omitempty"`
@@ -27,12 +27,15 @@ type Change struct {
 	Puts int    `json:"puts,omitempty"`
 
 	Run      *RunView  `json:"run,omitempty"`
+	Nodes    []string  `json:"nodes,omitempty"` // of the run's graph, in declared order; those without a task are pending
+	Step     *StepView `json:"step,omitempty"`
 	Task     *TaskView `json:"task,omitempty"`
 	Part     *PartView `json:"part,omitempty"`
 	Question *Question `json:"question,omitempty"`
+	Denied   *Denial   `json:"denied,omitempty"` // one more
 
 	Path string `json:"path,omitempty"` // of a tail or a drop: the task
-	ID   string `json:"id,omitempty"`   // of a drop: the part
+	ID   string `json:"id,omitempty"`   // of a drop: the part, "" for all of the task
 	At   int    `json:"at,omitempty"`   // of a tail: how much of the turn came before, in UTF-16 code units, as JavaScript counts
 	Text string `json:"text,omitempty"`
 }
@@ -51,7 +54,7 @@ func (s Span) clock() Clock {
 	return c
 }
 
-// A RunView is a run without its tasks.
+// A RunView is a run without its supersteps and tasks. It has no list that grows while the run executes.
 type RunView struct {
 	Workflow string              `json:"workflow"`
 	Title    string              `json:"title,omitempty"`
@@ -68,12 +71,8 @@ type RunView struct {
 	Retries  int                 `json:"retries,omitempty"`
 	Parent   string              `json:"parent,omitempty"`
 	At       uint64              `json:"at,omitempty"`
-	Steps    []StepView          `json:"steps"`
-	Pending  []string            `json:"pending,omitempty"`
 	Failed   []string            `json:"failed,omitempty"`
 	Degraded []string            `json:"degraded,omitempty"`
-	Skipped  []string            `json:"skipped,omitempty"`
-	Denied   []Denial            `json:"denied,omitempty"`
 	Output   json.RawMessage     `json:"output,omitempty"`
 	Error    string              `json:"error,omitempty"`
 	Code     string              `json:"code,omitempty"`
@@ -88,12 +87,11 @@ type Cost struct {
 	More   bool  `json:"more,omitempty"` // a model that tells no price is not counted
 }
 
-// A StepView is a superstep.
+// A StepView is a superstep without its tasks, which name it.
 type StepView struct {
 	Number  int            `json:"number"`
 	Done    bool           `json:"done,omitempty"`
 	Time    Clock          `json:"time"`
-	Tasks   []string       `json:"tasks"` // as declared
 	Planned map[string]int `json:"planned,omitempty"`
 }
 
@@ -139,6 +137,8 @@ type AgentView struct {
 	Title  string      `json:"title,omitempty"`
 	Prompt string      `json:"prompt,omitempty"`
 	Model  string      `json:"model,omitempty"`
+	Effort string      `json:"effort,omitempty"`
+	First  int64       `json:"first_ms,omitempty"` // of its last turn
 	Turns  int         `json:"turns"`
 	Calls  int         `json:"calls"`
 	Usage  model.Usage `json:"usage"`
@@ -154,6 +154,7 @@ type PartView struct {
 	Kind   PartKind        `json:"kind"`
 	Text   string          `json:"text,omitempty"`
 	Cut    bool            `json:"cut,omitempty"`
+	First  int64           `json:"first_ms,omitempty"` // to the first token of the turn that it begins
 	Agent  string          `json:"agent,omitempty"`
 	Tool   string          `json:"tool,omitempty"`
 	Key    string          `json:"key,omitempty"` // of the effect, or of the question
@@ -217,23 +218,18 @@ func optional(t time.Time) *time.Time {
 func (r *Run) view() *RunView {
 	v := &RunView{
 		Workflow: r.Workflow, Title: r.Title, Status: r.Status, Started: r.Started, Ended: optional(r.Ended), Time: r.Time.clock(), Usage: r.Usage,
-		Agents: len(r.Agents), Cost: r.Cost(), Spent: r.Spent, Held: r.Held(), Retries: r.Retries, Parent: r.Parent, At: r.At, Steps: []StepView{},
-		Pending: r.Pending(), Failed: r.Failed, Degraded: r.Degraded, Skipped: r.Skipped, Denied: r.Denied, Output: r.Output, Error: r.Error, Code: r.Code,
+		Agents: len(r.Agents), Cost: r.Cost(), Spent: r.Spent, Held: r.Held(), Retries: r.Retries, Parent: r.Parent, At: r.At,
+		Failed: r.Failed, Degraded: r.Degraded, Output: r.Output, Error: r.Error, Code: r.Code,
 		By: r.By, Waits: r.Wait(), Short: r.Short,
 	}
 	if r.Budget != (runlog.Budget{}) {
-		v.Budget = &r.Budget
-	}
-	for _, s := range r.Steps {
-		step := StepView{Number: s.Number, Done: s.Done, Time: s.Time.clock(), Tasks: []string{}, Planned: s.Planned}
-		tasks := slices.SortedFunc(slices.Values(s.Tasks), r.Compare)
-		for _, t := range tasks {
-			step.Tasks = append(step.Tasks, t.Path)
-		}
-		v.Steps = append(v.Steps, step)
+		budget := r.Budget // a feed keeps the view
+		v.Budget = &budget
 	}
 	return v
 }
+
+func (s *Step) view() *StepView { return &StepView{s.Number, s.Done, s.Time.clock(), s.Planned} }
 
 func (t *Task) view() *TaskView {
 	v := &TaskView{
@@ -252,7 +248,7 @@ func (t *Task) view() *TaskView {
 	}
 	for _, a := range t.Agents {
 		v.Agents = append(v.Agents, AgentView{
-			Name: a.Name, Title: a.Title(), Prompt: a.Prompt, Model: a.Model, Turns: a.Turns, Calls: a.Called, Usage: a.Usage,
+			Name: a.Name, Title: a.Title(), Prompt: a.Prompt, Model: a.Model, Effort: a.Effort, First: a.First.Milliseconds(), Turns: a.Turns, Calls: a.Called, Usage: a.Usage,
 			Cost: a.Cost(), Used: a.Used, Window: a.Window,
 		})
 	}
@@ -260,7 +256,7 @@ func (t *Task) view() *TaskView {
 }
 
 func (t *Task) partView(p *Part) *PartView {
-	v := &PartView{Task: t.Path, ID: p.ID, Kind: p.Kind, Text: p.Text, Cut: p.Cut, Agent: p.Agent}
+	v := &PartView{Task: t.Path, ID: p.ID, Kind: p.Kind, Text: p.Text, Cut: p.Cut, First: p.First.Milliseconds(), Agent: p.Agent}
 	if q := p.Question; q != nil {
 		v.Key = q.Key
 	}
@@ -274,38 +270,59 @@ func (t *Task) partView(p *Part) *PartView {
 	return v
 }
 
-// A Feed turns a fold into changes for one reader. The first change of the zero value is a snapshot.
+// A Feed turns a fold into changes for one reader. The first change of the zero value is a snapshot. A call of Next costs what has changed since the last.
 type Feed struct {
-	rev   uint64
-	begun bool
-	said  map[string]said                // of the turns under way, by path
-	parts map[string]map[string]struct{} // that were given, by path and ID
+	rev    uint64
+	begun  bool
+	run    *RunView        // as it was given last
+	denied int             // how many of Run.Denied were given
+	said   map[string]said // of the turns under way, by path
 }
 
-// said records how much of a task's current turn a reader has: the number of bytes of one version of it.
-type said struct{ version, bytes int }
+// said records how much of a task's current turn a reader has: the number of bytes of one version of it, and of UTF-16 code units.
+type said struct{ version, bytes, units int }
 
 // Next returns the changes since the last call, none if nothing has changed.
 func (f *Feed) Next(r *Run) []Change {
 	if f.begun && f.rev == r.Rev {
 		return nil
 	}
-	if !f.begun {
-		f.said, f.parts = map[string]said{}, map[string]map[string]struct{}{}
+	var out []Change
+	put := func(c Change) {
+		c.Type = "put"
+		out = append(out, c)
 	}
-	out := []Change{{Type: "put", Run: r.view()}}
-	for _, t := range r.Tasks {
-		if f.begun && t.Rev <= f.rev {
-			continue
+	if v := r.view(); f.run == nil || !reflect.DeepEqual(f.run, v) {
+		f.run = v
+		put(Change{Run: v})
+	}
+	if r.Nodes != nil && (!f.begun || r.changed.nodes > f.rev) {
+		put(Change{Nodes: r.Nodes})
+	}
+	steps, tasks, questions := r.Steps, r.Tasks, r.Questions
+	if f.begun {
+		steps = r.changed.steps.since(f.rev)
+		tasks = r.changed.tasks.since(f.rev)
+		questions = nil
+		for _, e := range since(r.changed.questions, f.rev) {
+			questions = append(questions, e.what)
 		}
-		out = append(out, Change{Type: "put", Task: t.view()})
+	}
+	for _, s := range steps {
+		put(Change{Step: s.view()})
+	}
+	for _, t := range tasks {
+		if !f.begun || t.viewed > f.rev {
+			put(Change{Task: t.view()})
+		}
 		out = f.partsOf(t, out)
 		out = f.tail(t, out)
 	}
-	for _, q := range r.Questions {
-		if t := r.paths[q.Path]; t == nil || !f.begun || t.Rev > f.rev {
-			out = append(out, Change{Type: "put", Question: q})
-		}
+	for _, q := range questions {
+		put(Change{Question: q})
+	}
+	for ; f.denied < len(r.Denied); f.denied++ {
+		put(Change{Denied: &r.Denied[f.denied]})
 	}
 	for i := range out {
 		out[i].Seq, out[i].Rev = r.Seq, r.Rev
@@ -318,33 +335,57 @@ func (f *Feed) Next(r *Run) []Change {
 }
 
 func (f *Feed) partsOf(t *Task, out []Change) []Change {
-	given, here := f.parts[t.Path], make(map[string]struct{}, len(t.Parts))
-	for i := range t.Parts {
-		p := &t.Parts[i]
-		here[p.ID] = struct{}{}
-		if _, was := given[p.ID]; !was || p.Rev > f.rev {
-			out = append(out, Change{Type: "put", Part: t.partView(p)})
+	if !f.begun {
+		for i := range t.Parts {
+			out = append(out, Change{Type: "put", Part: t.partView(&t.Parts[i])})
 		}
-		delete(given, p.ID)
+		return out
 	}
-	for _, id := range slices.Sorted(maps.Keys(given)) {
-		out = append(out, Change{Type: "drop", Path: t.Path, ID: id})
+	if t.cleared > f.rev {
+		out = append(out, Change{Type: "drop", Path: t.Path})
 	}
-	f.parts[t.Path] = here
+	entries := since(t.parts, f.rev)
+	for i, e := range entries {
+		if slices.ContainsFunc(entries[i+1:], func(later entry[string]) bool { return later.what == e.what }) {
+			continue
+		}
+		if p := t.part(e.what); p != nil {
+			out = append(out, Change{Type: "put", Part: t.partView(p)})
+		} else {
+			out = append(out, Change{Type: "drop", Path: t.Path, ID: e.what})
+		}
+	}
 	return out
+}
+
+// part returns the part with an ID, nil if there is none. What changes is mostly near the end.
+func (t *Task) part(id string) *Part {
+	for i := len(t.Parts) - 1; i >= 0; i-- {
+		if t.Parts[i].ID == id {
+			return &t.Parts[i]
+		}
+	}
+	return nil
 }
 
 // tail adds the text that the current turn gained since the last call. If it is another turn or its text was replaced, tail adds all of it, with At 0.
 func (f *Feed) tail(t *Task, out []Change) []Change {
-	was, is := f.said[t.Path], said{t.version, len(t.shown)}
-	if was == is {
+	was := f.said[t.Path]
+	if was.version == t.version && was.bytes == len(t.shown) {
 		return out
 	}
-	if was.version != is.version {
-		was.bytes = 0
+	if was.version != t.version {
+		was.bytes, was.units = 0, 0
 	}
-	f.said[t.Path] = is
-	return append(out, Change{Type: "tail", Path: t.Path, At: len(utf16.Encode([]rune(string(t.shown[:was.bytes])))), Text: string(t.shown[was.bytes:])})
+	text := string(t.shown[was.bytes:])
+	if f.said == nil {
+		f.said = map[string]said{}
+	}
+	f.said[t.Path] = said{t.version, len(t.shown), was.units + len(utf16.Encode([]rune(text)))}
+	if !f.begun && text == "" {
+		return out
+	}
+	return append(out, Change{Type: "tail", Path: t.Path, At: was.units, Text: text})
 }
 
 // A Wait is the reason why a run makes no progress.
@@ -369,20 +410,14 @@ func (r *Run) Wait() *Wait {
 	case r.Status == runlog.Paused || r.Waits():
 		return &Wait{What: "person"}
 	}
+	if r.leaves == 0 || len(r.retrying) < r.leaves {
+		return nil
+	}
 	var until time.Time
-	for _, t := range r.Tasks {
-		if t.Ended() || t.Children != nil {
-			continue
-		}
-		if t.RetryAt.IsZero() {
-			return nil
-		}
+	for t := range r.retrying {
 		if until.IsZero() || t.RetryAt.Before(until) {
 			until = t.RetryAt
 		}
-	}
-	if until.IsZero() {
-		return nil
 	}
 	return &Wait{What: "rate_limit", Until: &until}
 }

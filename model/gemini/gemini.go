@@ -108,6 +108,7 @@ func New(o *Options) (*Model, error) {
 		Keys: []wire.Key{{Header: "x-goog-api-key", Value: opts.APIKey}}, HTTPClient: opts.HTTPClient,
 		IdleTimeout: opts.IdleTimeout, Timeout: opts.Timeout, MaxBytes: opts.MaxBytes,
 		Retries: opts.Retries, Backoff: opts.Backoff, MaxWait: opts.MaxWait, Jitter: opts.Jitter, Price: opts.Price, Window: opts.Window,
+		Effort: opts.Effort,
 		Refine: refine,
 	})
 	if err != nil {

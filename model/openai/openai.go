@@ -88,6 +88,7 @@ func New(o *Options) (*Model, error) {
 		HTTPClient:  opts.HTTPClient,
 		IdleTimeout: opts.IdleTimeout, Timeout: opts.Timeout, MaxBytes: opts.MaxBytes,
 		Retries: opts.Retries, Backoff: opts.Backoff, MaxWait: opts.MaxWait, Jitter: opts.Jitter, Price: opts.Price, Window: opts.Window,
+		Effort: opts.Effort,
 	})
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ import (
 //	         until varint, fields, state
 //
 // A log is a header and then batches. A batch is any number of frames and a mark, which
-// says what the run has come to with it. Checksums are CRC-32C of what follows them; that
+// says what the run has come to with it; the summary at the end of its state is left out where it is as before. Checksums are CRC-32C of what follows them; that
 // of a header begins with what is before it, that of a mark with the nonce of its file, which no writer of records knows, so that
 // no record can hold the likeness of a mark.
 const (
@@ -66,6 +66,7 @@ type state struct {
 	cancel, deleted bool
 	owner, holder   string // "" when nobody holds the run
 	takeovers       int
+	summary         string // "" for none; in the mark of a batch without one: as before
 }
 
 // A hold is what is known of a run while somebody uses it, and what listings read. It
@@ -81,7 +82,7 @@ func (h *header) info(st *state) runlog.Info {
 	return runlog.Info{
 		ID: h.id, Workflow: h.workflow, Title: h.title, Parent: h.parent, Created: moment(h.created),
 		Status: st.Status, Updated: moment(st.updated), Head: st.Seq, Snapshot: st.Snapshot, Epoch: st.epoch,
-		Owner: st.owner, Cancel: st.cancel, Takeovers: st.takeovers,
+		Owner: st.owner, Cancel: st.cancel, Takeovers: st.takeovers, Summary: st.summary,
 	}
 }
 
@@ -192,7 +193,11 @@ func (st *state) append(b []byte) []byte {
 	b = binary.AppendVarint(b, st.updated)
 	b = appendString(b, st.owner)
 	b = appendString(b, st.holder)
-	return binary.AppendUvarint(b, uint64(st.takeovers))
+	b = binary.AppendUvarint(b, uint64(st.takeovers))
+	if st.summary == "" { // the form before there were summaries
+		return b
+	}
+	return appendString(b, st.summary)
 }
 
 func (st *state) decode(d *decoder) {
@@ -210,6 +215,9 @@ func (st *state) decode(d *decoder) {
 	st.owner = d.text()
 	st.holder = d.text()
 	st.takeovers = int(d.uvarint() & math.MaxInt32)
+	if len(d.b) > 0 {
+		st.summary = d.text()
+	}
 }
 
 // appendMark ends a batch: at is where b[0] is in the file, since where its write begins.

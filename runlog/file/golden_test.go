@@ -53,7 +53,13 @@ func TestGolden(t *testing.T) {
 		t.Errorf("acquired %+v", info)
 	}
 	appendTo(t, l, 2)
+	if err := l.Append(t.Context(), &runlog.Batch{Summary: `{"step":1}`}); err != nil {
+		t.Fatal(err)
+	}
 	release(t, l)
+	if infos, err := openTest(t, dir, nil).Runs(t.Context(), &runlog.Filter{ID: "torn"}); err != nil || infos[0].Summary != `{"step":1}` {
+		t.Errorf("with a summary it is listed as %+v, error %v", infos, err)
+	}
 	release(t, create(t, s, "new"))
 	if infos, err := s.Runs(t.Context(), &runlog.Filter{Limit: 1}); err != nil || infos[0].ID != "new" {
 		t.Errorf("the newest is %+v, error %v", infos, err)

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (l *log) write(b *runlog.Batch) error {
 	then := l.st
 	var err error
 	l.buf, l.ends, err = then.Encode(l.buf[:0], l.ends[:0], l.ID, l.epoch, b)
-	if err != nil || len(l.ends) == 0 && then.Status == l.st.Status {
+	if err != nil || len(l.ends) == 0 && then.Status == l.st.Status && b.Summary == "" {
 		return err
 	}
 	if then.Status != l.st.Status {
@@ -84,7 +85,10 @@ func (l *log) write(b *runlog.Batch) error {
 	if then.Status.Ended() {
 		then.cancel = false
 	}
-	l.buf = l.h.appendMark(l.buf, l.size, l.size, &then)
+	mark := then
+	mark.summary = b.Summary
+	then.summary = cmp.Or(mark.summary, then.summary)
+	l.buf = l.h.appendMark(l.buf, l.size, l.size, &mark)
 	last := b.Status == runlog.WaitingStorage
 	if !last && l.s.reserve.spent.Load() {
 		if err := l.s.reserve.fill(); err != nil {
@@ -172,6 +176,7 @@ func (l *log) catchUp(size int64) error {
 		if st.Seq != l.st.Seq {
 			return fmt.Errorf("run %s: another process wrote records: %w", l.ID, runlog.ErrFenced)
 		}
+		st.summary = cmp.Or(st.summary, l.st.summary)
 		l.st = st
 		l.size += int64(n)
 		at += int64(n)

@@ -146,7 +146,7 @@ func (r *reel) vouch(st *state, until int64) {
 // readHold reads the hold of a run. It may be changing while it is read.
 func readHold(dir string) (*hold, bool) {
 	path := filepath.Join(dir, holdName)
-	buf := make([]byte, 1024)
+	buf := make([]byte, 2048)
 	for range 3 {
 		b, err := readSmall(path, buf)
 		if err != nil {

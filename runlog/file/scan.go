@@ -2,6 +2,7 @@ package file
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"path/filepath"
@@ -75,6 +76,7 @@ func (h *header) scan(data []byte) (sc scan) {
 		}
 		sc.pos += int64(e.size)
 		if e.mark {
+			e.st.summary = cmp.Or(e.st.summary, sc.st.summary)
 			sc.st, sc.end = e.st, sc.pos
 		} else {
 			sc.seq++

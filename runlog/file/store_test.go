@@ -541,3 +541,27 @@ func TestPanics(t *testing.T) {
 		return openTest(t, t.TempDir(), &Options{Failpoint: failpoint})
 	}, "file.before-write", "file.mid-write", "file.after-sync")
 }
+
+// A summary survives the batches behind it, a new log file, and the loss of the hold file.
+func TestSummaryStays(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s := openTest(t, dir, &Options{SegmentSize: 2 << 10})
+	l := create(t, s, "r")
+	const summary = `{"step":7}`
+	if err := l.Append(t.Context(), &runlog.Batch{Summary: summary}); err != nil {
+		t.Fatal(err)
+	}
+	for range 40 {
+		appendTo(t, l, 2)
+	}
+	release(t, l)
+	if bases, err := packed(s.runDir("r")); err != nil || len(bases) == 0 {
+		t.Fatalf("former logs %v, error %v", bases, err)
+	}
+	if err := os.Remove(filepath.Join(s.runDir("r"), holdName)); err != nil {
+		t.Fatal(err)
+	}
+	if infos, err := openTest(t, dir, nil).Runs(t.Context(), nil); err != nil || len(infos) != 1 || infos[0].Summary != summary || infos[0].Head != 80 {
+		t.Errorf("listed %+v, error %v", infos, err)
+	}
+}

@@ -61,7 +61,9 @@ func (l *log) on(timeline string) {
 func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 	return l.Alone(ctx, func() error {
 		o := &op{ctx: ctx, l: l, was: l.tail(), deadline: time.Now().Add(l.s.patience), done: make(chan error, 1)}
-		o.then = o.was
+		if o.then = o.was; b.Summary != "" {
+			o.summary = []byte(b.Summary)
+		}
 		o.then.rev++
 		var err error
 		if o.frames, o.ends, err = o.then.Encode(l.buf[:0], nil, l.ID, l.epoch, b); err != nil {

@@ -30,7 +30,7 @@ type row struct {
 
 // selectRuns is followed by a condition.
 const selectRuns = `SELECT no, id, workflow, title, parent, status, created, updated, epoch, hold, rev, head, snapshot, bytes, takeovers, cancel, owner,
-	(extract(epoch FROM lease_until - clock_timestamp()) * 1000000)::bigint `
+	(extract(epoch FROM lease_until - clock_timestamp()) * 1000000)::bigint, summary `
 
 func scanRow(v [][]byte) row {
 	r := row{no: toInt(v[0]), hold: toInt(v[9]), rev: toInt(v[10]), bytes: toInt(v[13])}
@@ -49,6 +49,7 @@ func scanRow(v [][]byte) row {
 		Takeovers: int(toInt(v[14])),
 		Cancel:    toBool(v[15]),
 		Owner:     string(v[16]),
+		Summary:   string(v[18]),
 	}
 	r.left = time.Duration(toInt(v[17])) * time.Microsecond
 	r.live = r.left > 0
@@ -67,7 +68,7 @@ func (r *row) busy() error {
 func find(ctx context.Context, c *conn, id string) (found *row, err error) {
 	err = c.query(ctx, selectRuns+", frame FROM runs LEFT JOIN records ON run = no AND seq = head WHERE id = $1", func(v [][]byte) error {
 		r := scanRow(v)
-		r.last = slices.Clone(v[18])
+		r.last = slices.Clone(v[19])
 		found = &r
 		return nil
 	}, []byte(id))

@@ -8,9 +8,10 @@ import (
 
 // The object identifiers of the types that are sent.
 const (
-	oidInt8 = 20
-	oidInt4 = 23
-	oidText = 25
+	oidInt8  = 20
+	oidInt4  = 23
+	oidText  = 25
+	oidBytea = 17
 )
 
 // millennium is the moment that Postgres counts from, 2000-01-01, as a Unix time.
@@ -79,7 +80,12 @@ func ints(list []int) []byte {
 }
 
 func texts[T any](list []T, f func(T) string) []byte {
-	b := arrayHead(nil, oidText, len(list))
+	return byteas(oidText, list, func(v T) []byte { return []byte(f(v)) })
+}
+
+// byteas returns an array of bytea, or of another type of bytes.
+func byteas[T any](oid uint32, list []T, f func(T) []byte) []byte {
+	b := arrayHead(nil, oid, len(list))
 	for _, v := range list {
 		s := f(v)
 		b = binary.BigEndian.AppendUint32(b, uint32(len(s)))

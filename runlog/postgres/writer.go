@@ -29,7 +29,8 @@ type op struct {
 	l         *log
 	was, then tail // of the log
 	frames    []byte
-	ends      []int // where each frame ends
+	ends      []int  // where each frame ends
+	summary   []byte // nil for no change
 	deadline  time.Time
 	done      chan error
 
@@ -252,9 +253,9 @@ func (w *writer) until(g *group) time.Time {
 const commitSQL = `WITH u AS (
 	UPDATE runs r SET rev = r.rev + 1, head = b.head, snapshot = b.snapshot, bytes = r.bytes + b.bytes, status = b.status,
 		updated = CASE WHEN r.status = b.status THEN r.updated ELSE clock_timestamp() END,
-		cancel = r.cancel AND b.status NOT IN ('completed', 'partial', 'cancelled')
-	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[])
-		WITH ORDINALITY AS b (no, hold, rev, head, snapshot, bytes, status, first, n, ord)
+		cancel = r.cancel AND b.status NOT IN ('completed', 'partial', 'cancelled'), summary = coalesce(nullif(b.summary, ''), r.summary)
+	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $12::bytea[])
+		WITH ORDINALITY AS b (no, hold, rev, head, snapshot, bytes, status, first, n, summary, ord)
 	WHERE r.no = b.no AND r.hold = b.hold AND r.rev = b.rev
 	RETURNING r.no, r.head - b.n AS base, b.first, b.n, b.ord
 ), i AS (
@@ -267,7 +268,7 @@ const commitSQL = `WITH u AS (
 const commitOneSQL = `WITH u AS (
 	UPDATE runs SET rev = rev + 1, head = $4, snapshot = $5, bytes = bytes + $6, status = $7,
 		updated = CASE WHEN status = $7 THEN updated ELSE clock_timestamp() END,
-		cancel = cancel AND $7 NOT IN ('completed', 'partial', 'cancelled')
+		cancel = cancel AND $7 NOT IN ('completed', 'partial', 'cancelled'), summary = coalesce($9, summary)
 	WHERE no = $1 AND hold = $2 AND rev = $3
 	RETURNING no
 ) INSERT INTO records (run, seq, frame) SELECT no, $4, $8 FROM u RETURNING 1`
@@ -297,7 +298,7 @@ func (w *writer) commit(ops []*op) (landed []bool, err error) {
 			landed[0] = true
 			return nil
 		}, bigint(o.l.no), bigint(o.l.hold), bigint(o.was.rev), bigint(int64(o.then.Seq)), bigint(int64(o.then.Snapshot)), bigint(int64(len(frames))),
-			[]byte(o.then.Status), frames)
+			[]byte(o.then.Status), frames, o.summary)
 		return landed, err
 	}
 	err = w.c.query(context.Background(), commitSQL, func(v [][]byte) error {
@@ -313,7 +314,7 @@ func (w *writer) commit(ops []*op) (landed []bool, err error) {
 		texts(ops, func(o *op) string { return string(o.then.Status) }),
 		bigints(first, func(n int) int64 { return int64(n) }),
 		bigints(ops, func(o *op) int64 { return int64(len(o.ends)) }),
-		ints(starts), frames)
+		ints(starts), frames, byteas(oidBytea, ops, func(o *op) []byte { return o.summary }))
 	return landed, err
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Store returns a store that redacts. The stores of this module do so by themselves, with the
 // secrets of the environment; Store is for others, and for secrets from elsewhere. It redacts
-// everything that is written: the titles of new runs, and the data of records. It redacts data in
+// everything that is written: the titles of new runs, their summaries, which must be JSON, and the data of records. It redacts data in
 // place in the batch, so that followers of a run see the stored form. The result has the optional
 // abilities of the store, see runlog.As.
 //
@@ -71,6 +71,9 @@ func (l *redactedLog) Append(ctx context.Context, b *runlog.Batch) error {
 			return fmt.Errorf("run %s: %w", l.id, err)
 		}
 		r.Data = data
+	}
+	if b.Summary != "" {
+		b.Summary = string(l.r.JSON(json.RawMessage(b.Summary)))
 	}
 	return l.Log.Append(ctx, b)
 }

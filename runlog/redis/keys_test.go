@@ -234,3 +234,33 @@ func FuzzDecodeMeta(f *testing.F) {
 		}
 	})
 }
+
+// A run whose key has the first format is listed without a summary, and gets one with the next batch that has one.
+func TestOldMeta(t *testing.T) {
+	srv := durable(t)
+	s, c := openTest(t, srv.URL(), nil), raw(t, srv)
+	l := create(t, s, "r")
+	appendTo(t, l, 3)
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	key, err := redigo.String(c("GET", s.keys.run("r")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := metaFixed + 1 + int(key[metaFixed])
+	at += 1 + int(key[at])
+	c("SET", s.keys.run("r"), "\x01"+key[1:at]+key[at+2:])
+	l, info, err := s.Acquire(t.Context(), "r", nil)
+	if err != nil || info.Head != 3 || info.Summary != "" || info.Status != runlog.Running || info.Title != "" {
+		t.Fatalf("the run is %+v, error %v", info, err)
+	}
+	b := batch(1)
+	b.Summary = `{"step":4}`
+	if err := l.Append(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if infos, err := s.Runs(t.Context(), nil); err != nil || len(infos) != 1 || infos[0].Summary != b.Summary || infos[0].Head != 4 {
+		t.Errorf("listed %+v, error %v", infos, err)
+	}
+}

@@ -65,9 +65,9 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 		if then.Snapshot > was.Seq {
 			snapshot = then.Snapshot
 		}
-		args := make([]any, 0, 13+len(ends))
+		args := make([]any, 0, 14+len(ends))
 		args = append(args, "a", l.ID, l.born[:], l.token[:], l.epoch, was.ver, was.Seq, flag(false),
-			snapshot, string(b.Status), flag(b.Status.Ended()), l.s.ttl.Milliseconds(), len(ends))
+			snapshot, string(b.Status), b.Summary, flag(b.Status.Ended()), l.s.ttl.Milliseconds(), len(ends))
 		start := 0
 		for _, end := range ends {
 			args, start = append(args, buf[start:end]), end
@@ -96,7 +96,7 @@ func sizeOf(b *runlog.Batch) (n int) {
 	for i := range b.Records {
 		n += len(b.Records[i].Data) + len(b.Records[i].Path) + 128
 	}
-	return n
+	return n + len(b.Summary)
 }
 
 // Renew implements runlog.Log.

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	metaVersion = 1
+	metaVersion = 2 // version 1 has no summary
 	metaFixed   = 2 + 10*8 + 2*16
 	untilOffset = 2
 )
@@ -49,16 +49,34 @@ func decodeMeta(id, s string) (*meta, error) {
 	copy(m.born[:], s[metaFixed-32:])
 	copy(m.token[:], s[metaFixed-16:])
 	rest := s[metaFixed:]
-	for _, field := range []struct {
+	for i, field := range []struct {
 		to    *string
 		short bool
 	}{{(*string)(&m.info.Status), true}, {&m.info.Owner, true}, {&m.info.Workflow, false}, {&m.info.Title, false}, {&m.info.Parent, false}} {
-		var ok bool
+		ok := true
+		if i == 2 && s[0] >= 2 {
+			if rest, ok = m.cutSummary(rest); !ok {
+				return nil, damaged(id, 0, "what is listed of it is cut off")
+			}
+		}
 		if *field.to, rest, ok = cutField(rest, field.short); !ok {
 			return nil, damaged(id, 0, "what is listed of it is cut off")
 		}
 	}
 	return m, nil
+}
+
+// cutSummary reads the summary, which is preceded by its length in two bytes.
+func (m *meta) cutSummary(s string) (rest string, ok bool) {
+	if len(s) < 2 {
+		return "", false
+	}
+	n, s := int(binary.LittleEndian.Uint16([]byte(s[:2]))), s[2:]
+	if n > len(s) {
+		return "", false
+	}
+	m.info.Summary = s[:n]
+	return s[n:], true
 }
 
 // damaged returns the error for a run whose keys are not what a store writes.

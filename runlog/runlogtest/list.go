@@ -115,6 +115,69 @@ var listCases = []testCase{
 			f.Fatalf("listed %+v", got)
 		}
 	}},
+	{"summary", "a listed summary is the last that a batch had; only the holder writes it, one that is too long is refused, and Delete removes it", func(f *fixture) {
+		summary := func(want string) {
+			f.Helper()
+			if got := f.info("r").Summary; got != want {
+				f.Fatalf("the summary is %q, want %q", got, want)
+			}
+		}
+		give := func(l runlog.Log, s string, n int, status runlog.Status) error {
+			return l.Append(f.Context(), &runlog.Batch{Records: records(n), Summary: s, Status: status})
+		}
+		first := `{"s":"é \u0000 '\"%%_"}`
+		longest := `{"s":"` + strings.Repeat("x", runlog.MaxSummary-64-8) + `"}`
+		l := f.create("r")
+		f.released("other", 2)
+		summary("")
+		f.append(l, &runlog.Batch{Records: records(1)})
+		summary("")
+		f.ok(give(l, first, 2, ""))
+		f.ok(give(l, "", 2, ""))
+		f.ok(give(l, "", 1, runlog.Paused))
+		summary(first)
+		if err := give(l, `{"s":"`+strings.Repeat("x", runlog.MaxSummary)+`"}`, 1, runlog.Failed); err == nil {
+			f.Fatal("a summary that is too long was taken")
+		}
+		bad := records(2)
+		bad[1].Kind = ""
+		if err := l.Append(f.Context(), &runlog.Batch{Records: bad, Summary: `{}`}); err == nil {
+			f.Fatal("a record without a kind was stored")
+		}
+		summary(first)
+		if got := f.info("r"); got.Head != 6 || got.Status != runlog.Paused {
+			f.Fatalf("refused batches left %+v", got)
+		}
+		f.ok(give(l, `{"n":1}`, 0, runlog.Running)) // without records
+		f.ok(give(l, longest, 0, ""))
+		f.ok(give(l, "", 30, "")) // in several rows, where a store has any
+		summary(longest)
+		if got := f.again().info("r"); got.Summary != longest || f.info("other").Summary != "" {
+			f.Fatalf("another store over the same data lists %q", got.Summary)
+		}
+		f.ok(l.Release(f.Context()))
+		l, info := f.acquire("r")
+		if info.Summary != longest {
+			f.Fatalf("the next holder is told %q", info.Summary)
+		}
+		f.ok(f.store.RequestCancel(f.Context(), "r"))
+		f.append(l, &runlog.Batch{Records: records(1)})
+		summary(longest)
+		if e, ok := f.store.(expirer); ok {
+			e.Expire(f.T, "r")
+			next, _ := f.acquire("r")
+			f.is(give(l, `{"stale":1}`, 1, ""), runlog.ErrFenced)
+			summary(longest)
+			l = next
+		}
+		f.ok(give(l, first, 1, runlog.Completed))
+		summary(first)
+		f.ok(l.Release(f.Context()))
+		summary(first)
+		f.ok(f.store.Delete(f.Context(), "r"))
+		f.create("r")
+		summary("")
+	}},
 	{"parent", "a fork is listed with its parent, whether that is there or not", func(f *fixture) {
 		f.released("a", 1)
 		l, info, err := f.store.Acquire(f.Context(), "b", &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "w", Parent: "a"}})

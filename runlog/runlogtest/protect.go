@@ -44,7 +44,7 @@ func RunProtected(t *testing.T, site func(t *testing.T) *Site) {
 		f.ok(err)
 		data, err := json.Marshal(map[string]string{"text": text})
 		f.ok(err)
-		f.append(l, &runlog.Batch{Records: []runlog.Record{{Kind: runlog.KindEvent, Path: "p-" + plain, Time: start, Data: data}}})
+		f.append(l, &runlog.Batch{Records: []runlog.Record{{Kind: runlog.KindEvent, Path: "p-" + plain, Time: start, Data: data}}, Summary: string(data)})
 		f.ok(l.Release(t.Context()))
 		said, err := json.Marshal(text)
 		f.ok(err)
@@ -53,7 +53,7 @@ func RunProtected(t *testing.T, site func(t *testing.T) *Site) {
 	readBack := func(t *testing.T, s runlog.Store, id string) string {
 		t.Helper()
 		f := &fixture{T: t, store: s}
-		return f.info(id).Title + string(f.read(id, 1, 9)[0].Data)
+		return f.info(id).Title + f.info(id).Summary + string(f.read(id, 1, 9)[0].Data)
 	}
 	refuses := func(t *testing.T, stored []byte, words ...string) {
 		t.Helper()
@@ -83,7 +83,7 @@ func RunProtected(t *testing.T, site func(t *testing.T) *Site) {
 			if !bytes.Contains(stored, []byte(plain)) {
 				t.Error("what is no secret is not in the store, or Stored does not find it")
 			}
-			if got := readBack(t, store, "r"); strings.Count(got, "[redacted:CANARY_TOKEN]") != 2 {
+			if got := readBack(t, store, "r"); strings.Count(got, "[redacted:CANARY_TOKEN]") != 3 {
 				t.Errorf("the run reads %s", got)
 			}
 		})
@@ -93,7 +93,7 @@ func RunProtected(t *testing.T, site func(t *testing.T) *Site) {
 		s := site(t)
 		store := s.Open(t, &storekit.Protection{Environ: environ, Raw: true})
 		write(t, store, "r")
-		if !bytes.Contains(s.Stored(t), []byte(token)) || strings.Count(readBack(t, store, "r"), token) != 2 {
+		if !bytes.Contains(s.Stored(t), []byte(token)) || strings.Count(readBack(t, store, "r"), token) != 3 {
 			t.Error("the record was changed")
 		}
 	})
@@ -105,7 +105,7 @@ func RunProtected(t *testing.T, site func(t *testing.T) *Site) {
 		write(t, store, "r")
 		refuses(t, s.Stored(t), plain, token, escaped, line)
 		for _, id := range []string{"r", "old"} {
-			if got := readBack(t, store, id); strings.Count(got, plain) != 2 || strings.Count(got, "[redacted:CANARY_TOKEN]") != 2 {
+			if got := readBack(t, store, id); strings.Count(got, plain) != 3 || strings.Count(got, "[redacted:CANARY_TOKEN]") != 3 {
 				t.Errorf("run %s reads %s", id, got)
 			}
 		}
@@ -123,6 +123,11 @@ func RunProtected(t *testing.T, site func(t *testing.T) *Site) {
 			}
 		}
 		refuses(t, s.Stored(t), plain)
+		for _, info := range (&fixture{T: t, store: s.Open(t, &storekit.Protection{Environ: environ})}).infos() {
+			if info.Summary == "" || info.Summary[0] != runlog.SealMark {
+				t.Errorf("without the key, run %s has the summary %q", info.ID, info.Summary)
+			}
+		}
 		f := &fixture{T: t, store: store}
 		f.wantIDs(nil, "r", "old")
 		l, _ := f.acquire("r") // which nobody holds

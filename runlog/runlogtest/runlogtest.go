@@ -127,6 +127,13 @@ func (f *fixture) info(id string) runlog.Info {
 	return infos[0]
 }
 
+func (f *fixture) infos() []runlog.Info {
+	f.Helper()
+	infos, err := f.store.Runs(f.Context(), nil)
+	f.ok(err)
+	return infos
+}
+
 func (f *fixture) ids(filter *runlog.Filter) []string {
 	f.Helper()
 	infos, err := f.store.Runs(f.Context(), filter)

@@ -1,5 +1,5 @@
 // Package seal encrypts the content of runs. It is a store over another: the data and path of every
-// record, and the workflow and title of every run, are encrypted and authenticated (AES-256-GCM)
+// record, and the workflow, title and summary of every run, are encrypted and authenticated (AES-256-GCM)
 // before the other store sees them.
 //
 // A sealed record opens only in its place: in its run, with its sequence number, epoch,
@@ -171,6 +171,25 @@ func place(dst []byte, id string, r *runlog.Record) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(r.Time.UnixNano()))
 }
 
+func summaryPlace(id string) []byte { return []byte("superstep summary 1\x00" + id) }
+
+// openSummary puts back the summary of a run. One that does not open is left out: listings do without.
+func (s *sealed) openSummary(info *runlog.Info) {
+	if info.Summary == "" {
+		return
+	}
+	plain, err := open([]byte(info.Summary), summaryPlace(info.ID), func(name [4]byte) (cipher.AEAD, error) {
+		k, ok := s.keys[name]
+		if !ok {
+			return nil, keyError(name)
+		}
+		return k.aead(purposeRun, info.ID)
+	})
+	if info.Summary = string(plain); err != nil {
+		info.Summary = ""
+	}
+}
+
 func titlePlace(id string) []byte { return []byte("superstep title 1\x00" + id) }
 
 // sealTitle returns what a store is told of a new run.
@@ -214,8 +233,9 @@ func (s *sealed) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, err
 	infos, err := s.store.Runs(ctx, f)
 	for i := range infos {
 		if err := s.openTitle(&infos[i]); err != nil {
-			infos[i].Workflow, infos[i].Title = "", bracketed(err)
+			infos[i].Workflow, infos[i].Title, infos[i].Summary = "", bracketed(err), ""
 		}
+		s.openSummary(&infos[i])
 	}
 	return infos, err
 }
@@ -268,6 +288,7 @@ func (s *sealed) Acquire(ctx context.Context, id string, opt *runlog.AcquireOpti
 	if err := s.openTitle(&info); err != nil { // it is not the run that was admitted
 		return nil, runlog.Info{}, errors.Join(explain(err, id, 0), log.Release(context.WithoutCancel(ctx)))
 	}
+	s.openSummary(&info)
 	return &sealedLog{Log: log, key: s.first, aead: a, id: id, epoch: info.Epoch, head: info.Head}, info, nil
 }
 
@@ -366,6 +387,9 @@ func (l *sealedLog) Append(ctx context.Context, b *runlog.Batch) error {
 		if err := l.seal(&hidden.Records[i], b.Records[i], l.head+uint64(i)+1); err != nil {
 			return err
 		}
+	}
+	if b.Summary != "" {
+		hidden.Summary = string(seal(nil, &l.key, l.aead, []byte(b.Summary), summaryPlace(l.id)))
 	}
 	if cap(l.plain) > 1<<20 {
 		l.plain = nil // do not keep what one large record took

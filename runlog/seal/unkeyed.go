@@ -57,5 +57,8 @@ func (l *unkeyedLog) Append(ctx context.Context, b *runlog.Batch) error {
 			return &runlog.SealedError{ID: l.id, Key: l.key}
 		}
 	}
+	if b.Summary != "" && b.Summary[0] != runlog.SealMark {
+		return &runlog.SealedError{ID: l.id, Key: l.key}
+	}
 	return l.Log.Append(ctx, b)
 }

@@ -60,7 +60,7 @@ func checkGolden(t *testing.T, s *Store) {
 
 // What older supersteps wrote is read and continued with, for ever.
 func TestOldSchemas(t *testing.T) {
-	for schema := 1; schema <= 2; schema++ {
+	for schema := 1; schema <= 3; schema++ {
 		t.Run(fmt.Sprint(schema), func(t *testing.T) {
 			path := golden(t, schema)
 			s := openTest(t, path, nil)
@@ -100,7 +100,7 @@ func TestInterruptedMigration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = errors.Join(c.begin(t.Context()), migrateLocked(c, path, []string{"migrations/001.sql", "migrations/002.sql", "migrations/003.sql"}))
+	err = errors.Join(c.begin(t.Context()), migrateLocked(c, path, []string{"migrations/001.sql", "migrations/002.sql", "migrations/003.sql", "migrations/004.sql"}))
 	if err != nil || c.sq.AutocommitEnabled() {
 		t.Fatalf("the migration is not in the transaction; error %v", err)
 	}

@@ -146,13 +146,14 @@ func (w *writer) insert(run int64, last uint64, frames []byte) error {
 // still checks whether the run is held.
 func (a *appending) updateRun(c *conn) error {
 	l, was, now := a.l, a.l.tail, a.then
-	if len(a.b.Records) > 0 && was.Status == now.Status && was.Snapshot == now.Snapshot {
+	if len(a.b.Records) > 0 && was.Status == now.Status && was.Snapshot == now.Snapshot && a.b.Summary == "" {
 		return nil
 	}
 	updated := l.s.now().UnixNano()
 	err := c.exec(`UPDATE runs SET status = ?3, snapshot = ?4,
 			updated = CASE WHEN status = ?3 THEN updated ELSE ?5 END,
-			cancel = CASE WHEN ?6 THEN 0 ELSE cancel END
+			cancel = CASE WHEN ?6 THEN 0 ELSE cancel END,
+			summary = coalesce(?7, summary)
 		WHERE no = ?1 AND epoch = ?2`, func(st *zsqlite.Stmt) {
 		st.BindInt64(1, l.no)
 		st.BindInt64(2, int64(l.epoch))
@@ -160,6 +161,9 @@ func (a *appending) updateRun(c *conn) error {
 		st.BindInt64(4, int64(now.Snapshot))
 		st.BindInt64(5, updated)
 		st.BindBool(6, now.Status.Ended())
+		if st.BindNull(7); a.b.Summary != "" {
+			st.BindBytes(7, []byte(a.b.Summary))
+		}
 	})
 	if err == nil && c.sq.Changes() == 0 {
 		return l.Fenced()
@@ -170,10 +174,13 @@ func (a *appending) updateRun(c *conn) error {
 // landed looks for the batch's last frame, which no other writer can have written.
 func (a *appending) landed(c *conn) (found bool, err error) {
 	if len(a.b.Records) == 0 {
-		n, err := c.integer("SELECT count(*) FROM runs WHERE no = ?1 AND epoch = ?2 AND status = ?3", func(st *zsqlite.Stmt) {
+		n, err := c.integer("SELECT count(*) FROM runs WHERE no = ?1 AND epoch = ?2 AND status = ?3 AND summary IS coalesce(?4, summary)", func(st *zsqlite.Stmt) {
 			st.BindInt64(1, a.l.no)
 			st.BindInt64(2, int64(a.l.epoch))
 			st.BindText(3, string(a.then.Status))
+			if st.BindNull(4); a.b.Summary != "" {
+				st.BindBytes(4, []byte(a.b.Summary))
+			}
 		})
 		return n == 1, err
 	}

@@ -27,7 +27,7 @@ const headPos = "(SELECT pos FROM records WHERE pos > runs.no << 32 AND pos < (r
 
 // selectRuns is followed by a condition.
 const selectRuns = `SELECT no, id, workflow, title, status, created, updated, epoch, snapshot, cancel, owner, holder, lease_until, parent, takeovers,
-	` + headPos + `
+	` + headPos + `, summary
 	FROM runs `
 
 func (v view) scanRow(st *zsqlite.Stmt) row {
@@ -49,6 +49,8 @@ func (v view) scanRow(st *zsqlite.Stmt) row {
 		Takeovers: int(st.ColumnInt64(14)),
 	}
 	r.info.Head = v.head(r.no, uint64(st.ColumnInt64(15))&maxSeq)
+	summary := make([]byte, st.ColumnLen(16))
+	r.info.Summary = string(summary[:st.ColumnBytes(16, summary)])
 	return r
 }
 

@@ -258,7 +258,7 @@ func TestOpenRefuses(t *testing.T) {
 		}},
 		{"another program's", "is not a superstep store", func(t *testing.T, path string) { raw(t, path, "CREATE TABLE t (a)") }},
 		{"another program's ID", "is not a superstep store", func(t *testing.T, path string) { raw(t, path, "PRAGMA application_id=7") }},
-		{"newer", "has schema 99 and was written by a newer superstep; this one reads up to schema 3", func(t *testing.T, path string) {
+		{"newer", "has schema 99 and was written by a newer superstep; this one reads up to schema 4", func(t *testing.T, path string) {
 			store(t, path)
 			raw(t, path, "PRAGMA user_version=99")
 		}},

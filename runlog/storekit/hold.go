@@ -89,10 +89,13 @@ type Tail struct {
 }
 
 // Encode appends the frames of a batch to dst, advances the tail past them, and returns the end of each frame in dst. After an error the tail is
-// unchanged. It returns a *runlog.EndedError for a run that has ended.
+// unchanged. It returns a *runlog.EndedError for a run that has ended, and refuses a summary that is too long.
 func (t *Tail) Encode(dst []byte, ends []int, id string, epoch uint64, b *runlog.Batch) ([]byte, []int, error) {
 	if t.Status.Ended() {
 		return dst, ends, &runlog.EndedError{ID: id, Status: t.Status}
+	}
+	if n := len(b.Summary); n > runlog.MaxSummary {
+		return dst, ends, fmt.Errorf("run %s: the summary of a batch has %d bytes, at most %d are allowed", id, n, runlog.MaxSummary)
 	}
 	then, frames, n := *t, dst, len(ends)
 	if b.Status != "" {

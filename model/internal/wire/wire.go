@@ -50,6 +50,7 @@ type Config struct {
 
 	Price  *model.Price // what the model charges; nil when unknown
 	Window int          // the tokens a request and its answer can have together; 0 when unknown
+	Effort string       // how much the model puts into its answers, in the words of the provider; "" for the default
 
 	// Refine, if non-nil, is called with every error from an unsuccessful status and its (bounded)
 	// body. It may add a code or a RetryAfter from the body. The text of the error is clean already
@@ -165,6 +166,9 @@ func (c *Client) Price() (p model.Price, known bool) {
 
 // Window implements [model.Sized].
 func (c *Client) Window() (tokens int, known bool) { return c.config.Window, c.config.Window > 0 }
+
+// Effort returns how much the model puts into its answers, "" for the default. Runs record it.
+func (c *Client) Effort() string { return c.config.Effort }
 
 // Format prints the model's name, whatever the verb.
 func (c *Client) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "wire.Client(%s)", c.Name()) }

@@ -2,7 +2,7 @@
 -- bytes in place. Numbers are doubles, which Lua has and which are exact up to 2^53.
 -- meta.go reads the same.
 local FORMAT = '<BBddddddddddc16c16Bc0Bc0'
-local VERSION = 1
+local VERSION = 2 -- version 1 has no summary
 local UNTIL, VER = 2, 10 -- offsets
 local NOBODY = string.rep('\0', 16)
 
@@ -12,13 +12,16 @@ local function decode(s)
   m.version, m.cancel, m.till, m.ver, m.head, m.snapshot, m.bytes, m.updated, m.epoch, m.takeovers,
     m.no, m.created, m.born, m.token, m.status, m.owner, rest = struct.unpack(FORMAT, s)
   if m.version > VERSION then error({err = 'it was written by a newer superstep'}) end
+  m.summary = ''
+  if m.version >= 2 then m.summary, rest = struct.unpack('<Hc0', s, rest) end
   m.tail = string.sub(s, rest)
   return m
 end
 
 local function encode(m)
   return struct.pack(FORMAT, VERSION, m.cancel, m.till, m.ver, m.head, m.snapshot, m.bytes, m.updated, m.epoch,
-    m.takeovers, m.no, m.created, m.born, m.token, #m.status, m.status, #m.owner, m.owner) .. m.tail
+    m.takeovers, m.no, m.created, m.born, m.token, #m.status, m.status, #m.owner, m.owner)
+    .. struct.pack('<Hc0', #m.summary, m.summary) .. m.tail
 end
 
 local time = redis.call('TIME')

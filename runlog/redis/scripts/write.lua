@@ -50,7 +50,7 @@ local function held(m) return m.token ~= NOBODY and m.till > now end
 
 local function append(run, log, gone)
   local id, born, token, epoch, ver, head, unsure = take(), take(), take(), number(), number(), number(), take() == '1'
-  local snapshot, status, ended, ttl, n = number(), take(), take() == '1', number(), number()
+  local snapshot, status, summary, ended, ttl, n = number(), take(), take(), take() == '1', number(), number()
   local first = at
   at = at + n
   local m = load(run)
@@ -80,11 +80,12 @@ local function append(run, log, gone)
   end
   m.ver, m.head = ver + 1, head + n
   if snapshot > 0 then m.snapshot = snapshot end
-  if status == '' or status == m.status then
+  if summary == '' and (status == '' or status == m.status) then
     redis.call('SETRANGE', run, VER, struct.pack('<dddd', m.ver, m.head, m.snapshot, m.bytes))
     return {'ok'}
   end
-  m.status, m.updated = status, now
+  if summary ~= '' then m.summary = summary end
+  if status ~= '' and status ~= m.status then m.status, m.updated = status, now end
   if ended then m.cancel = 0 end
   redis.call('SET', run, encode(m), 'KEEPTTL')
   if ended and ttl > 0 then
@@ -111,7 +112,7 @@ local function acquire(run, log)
     local full = change()
     if full then return {'full', full} end
     m = {cancel = 0, ver = 0, head = 0, snapshot = 0, bytes = 0, epoch = 0, takeovers = 0, born = born, status = status,
-      no = redis.call('HGET', KEYS[1], 'no') + 1, created = now, tail = tail}
+      no = redis.call('HGET', KEYS[1], 'no') + 1, created = now, tail = tail, summary = ''}
     redis.call('HSET', KEYS[1], 'no', m.no)
     redis.call('UNLINK', log)
     redis.call('ZREM', KEYS[3], id)
