@@ -358,7 +358,7 @@ func (t *Terminal) goOn() tea.Cmd {
 		}
 		delete(t.owed, id)
 		switch {
-		case r.Status.Ended(), r.Status == runlog.Failed, r.AwaitsMessage(), !waited && r.Status != runlog.Paused:
+		case r.Status.Ended(), r.Status == runlog.Failed, r.AwaitsMessage(), !waited && (r.Status != runlog.Paused || r.Reason != ""):
 			continue
 		case r.Short != nil:
 			t.say("answered; the budget of run " + id + " is used up")

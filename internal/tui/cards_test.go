@@ -20,11 +20,11 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-type node = func(ctx context.Context, t *graph.Task) (string, error)
+type cardNode = func(ctx context.Context, t *graph.Task) (string, error)
 
 const gateSchema = `{"anyOf":[{"enum":["approve","edit: …","reject"]},{"type":"string","pattern":"^reject:"},{"type":"string","pattern":"^edit:\\s*([^\\s…]|…\\s*\\S)"}]}`
 
-func gate(text string) runlog.Question {
+func gateAsks(text string) runlog.Question {
 	return runlog.Question{Kind: runlog.QuestionGate, Key: "gate", Text: text, Options: []string{"approve", "edit: …", "reject"}, Schema: json.RawMessage(gateSchema)}
 }
 
@@ -40,27 +40,27 @@ func TestCardKinds(t *testing.T) {
 		"tone":{"enum":["plain","formal"],"default":"plain"},"draft":{"type":"boolean"},"note":{"type":"string"}}}`)
 	for name, c := range map[string]struct {
 		q    runlog.Question
-		keys func(d *desk)
+		keys func(d *cardDesk)
 		want string // the answer
 	}{
-		"option":  {runlog.Question{Text: "Which?", Options: []string{"gate", "door"}}, func(d *desk) { d.press("2") }, `"door" by person`},
-		"arrow":   {runlog.Question{Text: "Which?", Options: []string{"gate", "door"}}, func(d *desk) { d.press("tab", "enter", "down", "down", "enter") }, `"door" by person`},
-		"default": {runlog.Question{Text: "Which?", Options: []string{"gate", "door"}, Default: json.RawMessage(`"door"`)}, func(d *desk) { d.press("tab", "enter") }, `"door" by person`},
-		"twelve":  {runlog.Question{Text: "Which?", Options: numbers}, func(d *desk) { d.press("tab", "1", "2", "enter") }, `"option l" by person`},
-		"own": {runlog.Question{Text: "Which?", Options: []string{"gate"}, Schema: text}, func(d *desk) {
+		"option":  {runlog.Question{Text: "Which?", Options: []string{"gate", "door"}}, func(d *cardDesk) { d.press("2") }, `"door" by person`},
+		"arrow":   {runlog.Question{Text: "Which?", Options: []string{"gate", "door"}}, func(d *cardDesk) { d.press("tab", "enter", "down", "down", "enter") }, `"door" by person`},
+		"default": {runlog.Question{Text: "Which?", Options: []string{"gate", "door"}, Default: json.RawMessage(`"door"`)}, func(d *cardDesk) { d.press("tab", "enter") }, `"door" by person`},
+		"twelve":  {runlog.Question{Text: "Which?", Options: numbers}, func(d *cardDesk) { d.press("tab", "1", "2", "enter") }, `"option l" by person`},
+		"own": {runlog.Question{Text: "Which?", Options: []string{"gate"}, Schema: text}, func(d *cardDesk) {
 			d.press("2")
 			d.write("a 1 way")
 			d.press("enter")
 		}, `"a 1 way" by person`},
-		"text": {runlog.Question{Text: "Which?"}, func(d *desk) {
+		"text": {runlog.Question{Text: "Which?"}, func(d *cardDesk) {
 			d.press("tab", "enter")
 			d.write("in  two")
 			d.press("ctrl+j")
 			d.write("lines ✓")
 			d.press("enter")
 		}, `"in  two\nlines ✓" by person`},
-		"text default": {runlog.Question{Text: "Which?", Default: json.RawMessage(`"this"`)}, func(d *desk) { d.press("tab", "enter") }, `"this" by person`},
-		"number": {runlog.Question{Text: "Which?", Schema: json.RawMessage(`{"type":"integer"}`)}, func(d *desk) {
+		"text default": {runlog.Question{Text: "Which?", Default: json.RawMessage(`"this"`)}, func(d *cardDesk) { d.press("tab", "enter") }, `"this" by person`},
+		"number": {runlog.Question{Text: "Which?", Schema: json.RawMessage(`{"type":"integer"}`)}, func(d *cardDesk) {
 			d.press("tab")
 			d.write("many")
 			d.press("enter")
@@ -71,20 +71,20 @@ func TestCardKinds(t *testing.T) {
 		}, `7 by person`},
 		"several": {runlog.Question{Text: "Which?", Options: []string{"a", "b", "c"}, Default: json.RawMessage(`["a"]`),
 			Schema: json.RawMessage(`{"type":"array","items":{"enum":["a","b","c"]},"uniqueItems":true}`)},
-			func(d *desk) { d.press("3", "1", "up", "space", "space", "down", "space", "enter") }, `["b","c"] by person`},
-		"approve": {gate("Go on?"), func(d *desk) { d.press("1") }, `"approve" by person`},
-		"reject":  {gate("Go on?"), func(d *desk) { d.press("4") }, `"reject" by person`},
-		"why": {gate("Go on?"), func(d *desk) {
+			func(d *cardDesk) { d.press("3", "1", "up", "space", "space", "down", "space", "enter") }, `["b","c"] by person`},
+		"approve": {gateAsks("Go on?"), func(d *cardDesk) { d.press("1") }, `"approve" by person`},
+		"reject":  {gateAsks("Go on?"), func(d *cardDesk) { d.press("4") }, `"reject" by person`},
+		"why": {gateAsks("Go on?"), func(d *cardDesk) {
 			d.press("5")
 			d.write("it is 1: late")
 			d.press("enter")
 		}, `"reject: it is 1: late" by person`},
-		"edit": {gate("Go on with step who?\n\n  Who reads\n  \tit?"), func(d *desk) {
+		"edit": {gateAsks("Go on with step who?\n\n  Who reads\n  \tit?"), func(d *cardDesk) {
 			d.press("2", "backspace")
 			d.write(" and why?")
 			d.press("enter")
 		}, `"edit: Who reads\n\tit and why?" by person`},
-		"edit object": {gate("Go on?\n\n  {\"pattern\":\"a\"}"), func(d *desk) {
+		"edit object": {gateAsks("Go on?\n\n  {\"pattern\":\"a\"}"), func(d *cardDesk) {
 			d.press("2", "ctrl+u")
 			d.write("x")
 			d.press("enter")
@@ -96,16 +96,16 @@ func TestCardKinds(t *testing.T) {
 			d.press("enter")
 		}, `"edit: {\"pattern\":\"b\"}" by person`},
 		"again": {runlog.Question{Kind: runlog.QuestionUnknown, Key: "unknown:pay:1", Text: "Did it happen?", Options: []string{runlog.UnknownAgain, runlog.UnknownHappened}},
-			func(d *desk) { d.press("1") }, `"do it again" by person`},
+			func(d *cardDesk) { d.press("1") }, `"do it again" by person`},
 		"happened": {runlog.Question{Kind: runlog.QuestionUnknown, Key: "unknown:pay:1", Text: "Did it happen?", Options: []string{runlog.UnknownAgain, runlog.UnknownHappened}, TextOutput: true},
-			func(d *desk) {
+			func(d *cardDesk) {
 				d.press("2")
 				d.write("receipt 17")
 				d.press("enter")
 			}, `"it happened" by person "receipt 17"`},
 		"lost": {runlog.Question{Kind: runlog.QuestionUnknown, Key: "unknown:pay:1", Text: "Did it happen?", Options: []string{runlog.UnknownAgain, runlog.UnknownHappened}},
-			func(d *desk) { d.press("2", "enter") }, `"it happened" by person`},
-		"form": {runlog.Question{Kind: runlog.QuestionForm, Text: "What is it to be?", Schema: form}, func(d *desk) {
+			func(d *cardDesk) { d.press("2", "enter") }, `"it happened" by person`},
+		"form": {runlog.Question{Kind: runlog.QuestionForm, Text: "What is it to be?", Schema: form}, func(d *cardDesk) {
 			d.press("tab", "enter")
 			for _, c := range [][2]string{{"", "pages is required"}, {"some", `pages: want a whole number, got "some"`}, {"12", "pages: 12 does not fit: "}} {
 				d.press("ctrl+u")
@@ -122,7 +122,7 @@ func TestCardKinds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t, map[string]node{"ask": once(c.q)})
+			d := newCardDesk(t, map[string]cardNode{"ask": asksOnce(c.q)})
 			id := d.begin("ask", true)
 			d.asks(strings.SplitN(c.q.Text, "\n", 2)[0])
 			c.keys(d)
@@ -142,20 +142,20 @@ func TestCardKinds(t *testing.T) {
 func TestCardPermission(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		keys func(d *desk)
+		keys func(d *cardDesk)
 		want string
 	}{
-		"once": {func(d *desk) { d.press("1") }, `"once" by person`},
-		"run":  {func(d *desk) { d.press("2") }, `"run" by person`},
-		"deny": {func(d *desk) { d.press("3", "4") }, `"deny" by person`},
-		"why": {func(d *desk) {
+		"once": {func(d *cardDesk) { d.press("1") }, `"once" by person`},
+		"run":  {func(d *cardDesk) { d.press("2") }, `"run" by person`},
+		"deny": {func(d *cardDesk) { d.press("3", "4") }, `"deny" by person`},
+		"why": {func(d *cardDesk) {
 			d.press("5")
 			d.write("no: 12")
 			d.press("esc", "5") // what was typed is still there
 			d.write("3")
 			d.press("enter")
 		}, `"deny: no: 123" by person`},
-		"nothing": {func(d *desk) {
+		"nothing": {func(d *cardDesk) {
 			d.press("space", "enter", "tab", "space", "enter", "y", "tab", "tab", "1", "backspace") // the number was for the composer
 			d.pass(time.Second)
 			d.press("4")
@@ -163,7 +163,7 @@ func TestCardPermission(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t, map[string]node{"work": worker(t, t.TempDir(), nil, scripted.Say("I will look.").And(scripted.Call("bash", `{"command":"touch a && ls b"}`)))})
+			d := newCardDesk(t, map[string]cardNode{"work": editorIn(t, t.TempDir(), nil, scripted.Say("I will look.").And(scripted.Call("bash", `{"command":"touch a && ls b"}`)))})
 			id := d.begin("work", true)
 			d.asks("$ touch a && ls b")
 			for _, want := range []string{"work (editor) wants to run a command", "waits 0:0", "why asked: ", `it said before: "I will look."`, "3 always    not available", "? ls b", "? touch a"} {
@@ -234,7 +234,7 @@ func TestConvention27Cards(t *testing.T) {
 				if card != nil && !card.since.IsZero() {
 					shown[card.q.Key] = card.since
 				}
-				s.Update(keyOf(name))
+				s.Update(keyNamed(name))
 				for _, c := range s.cards {
 					if c.sent {
 						sent--
@@ -262,7 +262,7 @@ func TestConvention27Cards(t *testing.T) {
 // What was typed before a card was there, and while it was new, stays in the composer and answers nothing.
 func TestCardTypedAhead(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, map[string]node{"work": worker(t, t.TempDir(), nil, scripted.Call("bash", `{"command":"touch a"}`))})
+	d := newCardDesk(t, map[string]cardNode{"work": editorIn(t, t.TempDir(), nil, scripted.Call("bash", `{"command":"touch a"}`))})
 	id := d.begin("work", true)
 	d.until("the card", func() bool { return d.card != nil })
 	d.press("1", "1", "enter")
@@ -292,7 +292,7 @@ func TestCardQueue(t *testing.T) {
 		}
 		return out, errors.Join(errs...)
 	}
-	d := newDesk(t, map[string]node{"fan": fan})
+	d := newCardDesk(t, map[string]cardNode{"fan": fan})
 	id := d.begin("fan", true)
 	d.until("three", func() bool { return len(d.run.asking()) == 3 })
 	d.asks("The first?")
@@ -344,7 +344,7 @@ func TestCardQueue(t *testing.T) {
 // An answer that is refused is still there.
 func TestCardErrors(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, map[string]node{"ask": once(runlog.Question{Text: "Which?"})})
+	d := newCardDesk(t, map[string]cardNode{"ask": asksOnce(runlog.Question{Text: "Which?"})})
 	id := d.begin("ask", true)
 	d.asks("Which?")
 	d.until("the pause", func() bool { return d.run.ended })
@@ -375,7 +375,7 @@ func TestCardErrors(t *testing.T) {
 // A question of a second run is answered without leaving the first.
 func TestCardOfAnotherRun(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, map[string]node{"one": once(runlog.Question{Text: "The first run?"}), "two": once(runlog.Question{Text: "The second run?", Options: []string{"eu", "us"}})})
+	d := newCardDesk(t, map[string]cardNode{"one": asksOnce(runlog.Question{Text: "The first run?"}), "two": asksOnce(runlog.Question{Text: "The second run?", Options: []string{"eu", "us"}})})
 	first, second := d.begin("one", true), d.begin("two", false)
 	d.asks("The first run?")
 	w := Waiting{Run: second, Path: "two", Key: "q", Text: "The second run?", Label: "two"}
@@ -397,7 +397,7 @@ func TestCardOfAnotherRun(t *testing.T) {
 		return err == nil && info.Status == runlog.Completed
 	})
 	d.asks("The first run?")
-	if d.run.id != first || d.focus != onPane || len(d.panes) != 1 || len(d.inbox) != 0 || d.guest != nil || d.runs2(second) {
+	if d.run.id != first || d.focus != onPane || len(d.panes) != 1 || len(d.inbox) != 0 || d.guest != nil || d.follows(second) {
 		t.Errorf("it has left the first run:\n%s", d.picture(100, 30))
 	}
 	if got := d.answers(second); !slices.Equal(got, []string{`"us" by person`}) {
@@ -409,7 +409,7 @@ func TestCardOfAnotherRun(t *testing.T) {
 	d.asks("The first run?")
 }
 
-func (d *desk) runs2(id string) bool { return d.Terminal.runs[id] != nil }
+func (d *cardDesk) follows(id string) bool { return d.Terminal.runs[id] != nil }
 
 // The modes answer what is plain, and only what was asked after they were chosen.
 func TestModes(t *testing.T) {
@@ -432,7 +432,7 @@ func TestModes(t *testing.T) {
 	t.Run("edits", func(t *testing.T) {
 		t.Parallel()
 		dir := folder(t)
-		d := newDesk(t, map[string]node{"work": worker(t, dir, []string{"edit_file(secret.md)"}, edit("a.md"), edit("b.md"), scripted.Call("write_file", `{"path":"new.md","content":"x\n"}`), edit("AGENTS.md"),
+		d := newCardDesk(t, map[string]cardNode{"work": editorIn(t, dir, []string{"edit_file(secret.md)"}, edit("a.md"), edit("b.md"), scripted.Call("write_file", `{"path":"new.md","content":"x\n"}`), edit("AGENTS.md"),
 			edit(".hidden"), edit("secret.md"), scripted.Call("bash", `{"command":"touch z"}`))})
 		id := d.begin("work", true)
 		d.asks("+two")
@@ -464,7 +464,7 @@ func TestModes(t *testing.T) {
 	})
 	t.Run("plan", func(t *testing.T) {
 		t.Parallel()
-		d := newDesk(t, map[string]node{"work": worker(t, folder(t), nil, edit("a.md"), scripted.Call("bash", `{"command":"touch z"}`)), "other": once(runlog.Question{Text: "Which?"})})
+		d := newCardDesk(t, map[string]cardNode{"work": editorIn(t, folder(t), nil, edit("a.md"), scripted.Call("bash", `{"command":"touch z"}`)), "other": asksOnce(runlog.Question{Text: "Which?"})})
 		other := d.begin("other", false)
 		d.press("shift+tab", "shift+tab")
 		d.at = time.Now().Add(-time.Minute) // it was chosen before the run began
@@ -507,7 +507,7 @@ func TestModes(t *testing.T) {
 func TestCardRings(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
-	d := newDesk(t, map[string]node{"ask": func(ctx context.Context, task *graph.Task) (string, error) {
+	d := newCardDesk(t, map[string]cardNode{"ask": func(ctx context.Context, task *graph.Task) (string, error) {
 		v, err := graph.Ask[string](ctx, graph.Question{Key: "q", Text: "Which\x1b]9;x\x07?"})
 		if err == nil {
 			<-hold
@@ -547,7 +547,7 @@ func TestCardHostile(t *testing.T) {
 		{Kind: runlog.QuestionPermission, Key: "permit/c", Options: []string{"once", "deny"}, Call: &runlog.QuestionCall{Tool: "bash", Subject: strings.Repeat("表", 5000)}},
 		{Key: "d", Header: nasty, Text: nasty + long[:200_000], Options: []string{nasty, strings.Repeat("y", 5000)}, About: map[string]string{nasty: nasty}, Default: json.RawMessage(`"` + "zz" + `"`)},
 		{Key: "e", Text: nasty, Schema: json.RawMessage(`{"type":"object","properties":{"a\u001b[2J":{"type":"string","description":"\u001b]0;x\u0007"},"b":{"enum":["\u001b[31m","x"]}}}`)},
-		gate(nasty + "\n\n  " + strings.ReplaceAll(nasty, "\n", "\n  ")),
+		gateAsks(nasty + "\n\n  " + strings.ReplaceAll(nasty, "\n", "\n  ")),
 		{Key: "g", Text: nasty},
 	}
 	for i := range questions {
@@ -568,18 +568,18 @@ func TestCardHostile(t *testing.T) {
 			c.armed, c.tall, c.scroll = true, rapid.Bool().Draw(rt, "tall"), rapid.IntRange(0, 20_000).Draw(rt, "scroll")
 			if rapid.Bool().Draw(rt, "text") {
 				c.paste(nasty + rapid.String().Draw(rt, "pasted"))
-				c.err = nasty2(rapid.Bool().Draw(rt, "error"), transcript.Clean(nasty))
+				c.err = chosenText(rapid.Bool().Draw(rt, "error"), transcript.Clean(nasty))
 			}
-			within(rt, c.draw(w, h), w, h)
+			inBox(rt, c.draw(w, h), w, h)
 			if c.y >= 0 && (c.y >= h || c.x >= w) {
 				rt.Fatalf("the cursor is at %d, %d of %d×%d", c.x, c.y, w, h)
 			}
-			within(rt, s.lines(w, h+6), w, h+6)
+			inBox(rt, s.lines(w, h+6), w, h+6)
 		})
 	}
 }
 
-func nasty2(yes bool, s string) string {
+func chosenText(yes bool, s string) string {
 	if yes {
 		return s
 	}
@@ -625,6 +625,6 @@ func TestCardScrolls(t *testing.T) {
 func (s *onScreen) press(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		s.Update(keyOf(name))
+		s.Update(keyNamed(name))
 	}
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// A desk is a terminal whose runs execute in a real engine over a store. Its keys, and its clock, are moved by hand.
-type desk struct {
+// A cardDesk is a terminal whose runs execute in a real engine over a store. Its keys, and its clock, are moved by hand.
+type cardDesk struct {
 	*Terminal
 	t       testing.TB
 	store   runlog.Store
@@ -42,8 +42,8 @@ type desk struct {
 	refuse  error // of Start
 }
 
-func (d *desk) Engine(context.Context) (*superstep.Engine, error) { return d.engine, nil }
-func (d *desk) Start(_ context.Context, s *Start) (string, error) {
+func (d *cardDesk) Engine(context.Context) (*superstep.Engine, error) { return d.engine, nil }
+func (d *cardDesk) Start(_ context.Context, s *Start) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.refuse != nil {
@@ -56,17 +56,17 @@ func (d *desk) Start(_ context.Context, s *Start) (string, error) {
 	}
 	return s.Run, err
 }
-func (d *desk) Catalog(context.Context) (*Catalog, error) { return &Catalog{Folder: "/proj"}, nil }
-func (d *desk) Inbox(context.Context) ([]Waiting, error) {
+func (d *cardDesk) Catalog(context.Context) (*Catalog, error) { return &Catalog{Folder: "/proj"}, nil }
+func (d *cardDesk) Inbox(context.Context) ([]Waiting, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.waiting), nil
 }
-func (d *desk) Command(context.Context, ...string) (string, error) { return "", nil }
+func (d *cardDesk) Command(context.Context, ...string) (string, error) { return "", nil }
 
-// newDesk returns a desk with a workflow for each function, by the name of its only node.
-func newDesk(t testing.TB, nodes map[string]func(ctx context.Context, t *graph.Task) (string, error)) *desk {
-	d := &desk{t: t, store: runlog.NewMemory(nil), msgs: make(chan tea.Msg, 1000), at: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)}
+// newCardDesk returns a desk with a workflow for each function, by the name of its only node.
+func newCardDesk(t testing.TB, nodes map[string]func(ctx context.Context, t *graph.Task) (string, error)) *cardDesk {
+	d := &cardDesk{t: t, store: runlog.NewMemory(nil), msgs: make(chan tea.Msg, 1000), at: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)}
 	var all []*workflow.Workflow
 	for name, run := range nodes {
 		g := graph.New(name, func(s, u string) string { return s + u })
@@ -99,7 +99,7 @@ func newDesk(t testing.TB, nodes map[string]func(ctx context.Context, t *graph.T
 }
 
 // begin starts a run, and shows it if show is set.
-func (d *desk) begin(name string, show bool) string {
+func (d *cardDesk) begin(name string, show bool) string {
 	d.t.Helper()
 	r, err := d.engine.Start(context.Background(), name, json.RawMessage(`{}`), nil)
 	if err != nil {
@@ -112,19 +112,19 @@ func (d *desk) begin(name string, show bool) string {
 	return r.ID()
 }
 
-func (d *desk) with(do func()) {
+func (d *cardDesk) with(do func()) {
 	d.Terminal.mu.Lock()
 	defer d.Terminal.mu.Unlock()
 	do()
 }
 
 // send gives the terminal a message, and carries out what comes of it.
-func (d *desk) send(msg tea.Msg) {
+func (d *cardDesk) send(msg tea.Msg) {
 	_, cmd := d.Update(msg)
 	d.do(cmd)
 }
 
-func (d *desk) do(cmd tea.Cmd) {
+func (d *cardDesk) do(cmd tea.Cmd) {
 	if cmd == nil {
 		return
 	}
@@ -142,7 +142,7 @@ func (d *desk) do(cmd tea.Cmd) {
 }
 
 // drain gives the terminal what has come meanwhile.
-func (d *desk) drain(wait time.Duration) {
+func (d *cardDesk) drain(wait time.Duration) {
 	for {
 		select {
 		case m := <-d.msgs:
@@ -159,7 +159,7 @@ func (d *desk) drain(wait time.Duration) {
 }
 
 // until waits for something.
-func (d *desk) until(what string, is func() bool) {
+func (d *cardDesk) until(what string, is func() bool) {
 	d.t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {
 		ok := false
@@ -175,7 +175,7 @@ func (d *desk) until(what string, is func() bool) {
 }
 
 // pass lets time pass while the terminal is drawn.
-func (d *desk) pass(by time.Duration) {
+func (d *cardDesk) pass(by time.Duration) {
 	for ; by > 0; by -= 100 * time.Millisecond {
 		d.picture(100, 30)
 		d.at = d.at.Add(min(by, 100*time.Millisecond))
@@ -183,7 +183,7 @@ func (d *desk) pass(by time.Duration) {
 	}
 }
 
-func (d *desk) picture(w, h int) string {
+func (d *cardDesk) picture(w, h int) string {
 	d.Terminal.mu.Lock()
 	defer d.Terminal.mu.Unlock()
 	lines := d.lines(w, h)
@@ -193,8 +193,8 @@ func (d *desk) picture(w, h int) string {
 	return strings.Join(lines, "\n")
 }
 
-// keyOf is the key press of a letter, or of a key by its name.
-func keyOf(name string) tea.KeyPressMsg {
+// keyNamed is the key press of a letter, or of a key by its name.
+func keyNamed(name string) tea.KeyPressMsg {
 	codes := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "tab": tea.KeyTab, "up": tea.KeyUp, "down": tea.KeyDown, "left": tea.KeyLeft, "right": tea.KeyRight,
 		"backspace": tea.KeyBackspace, "delete": tea.KeyDelete, "pgup": tea.KeyPgUp, "pgdown": tea.KeyPgDown, "home": tea.KeyHome, "end": tea.KeyEnd}
 	switch code, ok := codes[name]; {
@@ -212,21 +212,21 @@ func keyOf(name string) tea.KeyPressMsg {
 }
 
 // press presses keys, named or letters.
-func (d *desk) press(names ...string) {
+func (d *cardDesk) press(names ...string) {
 	for _, name := range names {
-		d.send(keyOf(name))
+		d.send(keyNamed(name))
 	}
 }
 
 // write types a text.
-func (d *desk) write(s string) {
+func (d *cardDesk) write(s string) {
 	for _, r := range s {
 		d.send(tea.KeyPressMsg{Code: r, Text: string(r)})
 	}
 }
 
 // asks waits for a card with a text, and until it accepts an answer.
-func (d *desk) asks(text string) {
+func (d *cardDesk) asks(text string) {
 	d.t.Helper()
 	d.until(text, func() bool {
 		return d.card != nil && strings.Contains(strings.Join(d.card.content(200), "\n"), text)
@@ -235,7 +235,7 @@ func (d *desk) asks(text string) {
 }
 
 // ended waits for the end of the last run, and returns its output.
-func (d *desk) ended(want string) {
+func (d *cardDesk) ended(want string) {
 	d.t.Helper()
 	r := d.runs[len(d.runs)-1]
 	done := make(chan string, 1)
@@ -258,7 +258,7 @@ func (d *desk) ended(want string) {
 }
 
 // answers returns the answers in the log of a run, and who gave them.
-func (d *desk) answers(id string) []string {
+func (d *cardDesk) answers(id string) []string {
 	var out []string
 	for rec, err := range runlog.Records(context.Background(), d.store, id, 0) {
 		if err != nil {
@@ -275,8 +275,8 @@ func (d *desk) answers(id string) []string {
 	return out
 }
 
-// worker returns a node that runs an agent on the files of a folder, whose model takes these turns. No rule allows what changes something.
-func worker(t testing.TB, dir string, rules []string, turns ...scripted.Turn) func(ctx context.Context, t *graph.Task) (string, error) {
+// editorIn returns a node that runs an agent on the files of a folder, whose model takes these turns. No rule allows what changes something.
+func editorIn(t testing.TB, dir string, rules []string, turns ...scripted.Turn) func(ctx context.Context, t *graph.Task) (string, error) {
 	root, err := builtin.OpenRoot(dir, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -320,8 +320,8 @@ func worker(t testing.TB, dir string, rules []string, turns ...scripted.Turn) fu
 	}
 }
 
-// once is the question of a node, whose answer is its output.
-func once(q runlog.Question) func(ctx context.Context, t *graph.Task) (string, error) {
+// asksOnce is the question of a node, whose answer is its output.
+func asksOnce(q runlog.Question) func(ctx context.Context, t *graph.Task) (string, error) {
 	return func(ctx context.Context, t *graph.Task) (string, error) {
 		if q.Key == "" {
 			q.Key = "q"
@@ -331,8 +331,8 @@ func once(q runlog.Question) func(ctx context.Context, t *graph.Task) (string, e
 	}
 }
 
-// within fails unless every line of a card fits into its box.
-func within(t interface{ Fatalf(string, ...any) }, lines []string, w, h int) {
+// inBox fails unless every line of a card fits into its box.
+func inBox(t interface{ Fatalf(string, ...any) }, lines []string, w, h int) {
 	if len(lines) > h {
 		t.Fatalf("%d lines of %d at %d columns", len(lines), h, w)
 	}
