@@ -89,7 +89,7 @@ func (r *Run) longest(legs []Leg, weight []time.Duration, index map[string]int, 
 		}
 	}
 	for i := range n {
-		if best[i] > 0 && (first < 0 || best[i] > best[first]) {
+		if best[i] > 0 && !(over && legs[i].Task == nil) && (first < 0 || best[i] > best[first]) {
 			first = i
 		}
 	}

@@ -70,6 +70,7 @@ func TestCritical(t *testing.T) {
 		{"one that runs is longer than one that ended", diamond(sent, committed(0, 2), done("gather[a]", 1, 3), done("quick", 1, 8)), 8, "plan → quick → brief"},
 		{"what never ran is not on the path of a run that is over",
 			diamond(sent, committed(0, 2), done("gather[a]", 1, 3), [4]any{runlog.KindRunFinished, "", `{}`, 4}), 4, "plan → gather/a"},
+		{"nor does it begin there", diamond(done("quick", 1, 4), [4]any{runlog.KindRunFinished, "", `{}`, 4}), 4, "quick"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -38,6 +38,7 @@ type graphItem struct {
 	name     string
 	tasks    []*transcript.Task // all that it stands for
 	critical bool
+	kept     bool     // it ran before the run was forked, whose log does not have that
 	back     []string // the nodes to which an edge leads back
 }
 
@@ -143,7 +144,10 @@ func (p *graphPane) text(i *graphItem, brief bool) (text string, colour func(str
 	}
 	sign, word, colour := "◌", "", pal.Dim
 	t := i.task
-	if t == nil {
+	switch {
+	case t == nil && i.kept:
+		return name + " ↩ kept", colour
+	case t == nil:
 		return name + " " + sign, colour
 	}
 	took := inwords.Brief(t.Time.Elapsed(p.now()))
@@ -232,9 +236,18 @@ func (p *graphPane) arcs() []graphArc {
 			}
 		}
 	}
-	kept := map[[2]int]bool{}
-	for _, a := range forward(len(p.items), out) {
+	kept, ahead := map[[2]int]bool{}, forward(len(p.items), out)
+	for _, a := range ahead {
 		kept[[2]int{a.from, a.to}] = true
+	}
+	for more := p.f.run.Parent != ""; more; { // what leads to something that has begun ran in the parent
+		more = false
+		for _, a := range ahead {
+			from, to := &p.items[a.from], &p.items[a.to]
+			if from.task == nil && !from.kept && (to.task != nil || to.kept) {
+				from.kept, more = true, true
+			}
+		}
 	}
 	for _, a := range out {
 		if i := &p.items[a.from]; !kept[[2]int{a.from, a.to}] && !slices.Contains(i.back, p.items[a.to].node) {

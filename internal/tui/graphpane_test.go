@@ -253,4 +253,7 @@ func TestForkFromGraph(t *testing.T) {
 	if term.run.id == id || term.run.run.Status != runlog.Completed || len(b.starts) != 2 {
 		t.Errorf("run %s is %s", term.run.id, term.run.run.Status)
 	}
+	term.setFocus(onPane)
+	press(t, term, "g")
+	shows(t, term, "plan ↩ kept", "gather ↩ kept", "write ✓")
 }

@@ -543,32 +543,90 @@ func TestHistoryJump(t *testing.T) {
 	}
 }
 
-// The page keeps up with a run that grows, and stays where it is unless it is at the end. It plays.
+// The page keeps up with a run that another goroutine executes, stays where it is unless it is at the end, and has the states of what was committed since.
 func TestHistoryKeepsUp(t *testing.T) {
 	t.Parallel()
-	recs := recorded.Load("agents")
-	p := pastOf(t, recs[:40])
-	at := p.at
-	p.move(5)
-	for _, rec := range recs[40:60] {
-		p.past.add(rec)
+	gate := make(chan struct{})
+	g := graph.New("slow", func(_, u int) int { return u })
+	g.Add("first", func(context.Context, int) (int, error) { return 1, nil })
+	g.Add("second", func(ctx context.Context, _ int) (int, error) {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+		return 2, nil
+	})
+	g.Edge(graph.Start, "first")
+	g.Edge("first", "second")
+	g.Edge("second", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if p.at != 5 {
-		t.Errorf("it moved from 5 to %d", p.at)
+	w, err := workflow.New("slow", "Slow.", flow, func(struct{}) (int, error) { return 0, nil }, func(s int) (int, error) { return s, nil })
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(p.past.recs) <= at {
-		t.Error("it did not grow")
+	e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: workflow.Set{w}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	press(t, p.t, "home")
-	p.playing, p.ticking, p.played = true, true, p.elapsed(p.at)
-	for range 10_000 {
-		was := p.at
-		p.tick(100 * time.Millisecond)
-		if p.at < was {
-			t.Fatalf("it plays from %d to %d", was, p.at)
+	t.Cleanup(e.Close)
+	run, err := e.Start(t.Context(), "slow", json.RawMessage(`{}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := testTerminal(t, &engineBackend{engine: e})
+	term.open(run.ID())
+	frames := func(until func(p *historyPane) bool) *historyPane {
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			_, cmd := term.Update(frameMsg{})
+			carry(term, cmd, 0)
+			p, _ := term.top().(*historyPane)
+			term.mu.Lock()
+			ok := until(p)
+			term.mu.Unlock()
+			if ok {
+				return p
+			}
+			if time.Now().After(end) {
+				t.Fatal(screen(term))
+			}
 		}
 	}
-	if p.at != len(p.past.recs) || p.playing {
-		t.Errorf("played up to %d of %d", p.at, len(p.past.recs))
+	frames(func(*historyPane) bool { return len(term.run.run.Steps) > 0 && term.run.run.Steps[0].Done })
+	term.setFocus(onPane)
+	press(t, term, "h")
+	p := frames(func(p *historyPane) bool { return p != nil && p.loaded && len(p.moments) == 2 })
+	at := p.at
+	press(t, term, "left")
+	close(gate)
+	if _, err := run.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p = frames(func(p *historyPane) bool { return len(p.past.recs) > at && len(p.moments) == 3 })
+	if p.at != at-1 {
+		t.Errorf("it moved from %d to %d", at-1, p.at)
+	}
+	press(t, term, "end")
+	shows(t, term, "completed", "after step 2")
+}
+
+// It plays what was recorded eight times as fast, up to the end.
+func TestHistoryPlays(t *testing.T) {
+	t.Parallel()
+	p := pastOf(t, recorded.Load("agents"))
+	p.move(1)
+	p.playing, p.ticking = true, true
+	steps := 0
+	for p.playing && steps < 1000 {
+		was := p.at
+		if p.tick(10 * time.Millisecond); p.at < was {
+			t.Fatalf("it plays from %d to %d", was, p.at)
+		}
+		steps++
+	}
+	if want := int(p.elapsed(len(p.past.recs))/(80*time.Millisecond)) + 1; p.at != len(p.past.recs) || steps > want+1 || steps < want-1 {
+		t.Errorf("played up to %d of %d in %d steps, not %d", p.at, len(p.past.recs), steps, want)
 	}
 }
