@@ -219,10 +219,7 @@ func (f *folded) waiting(i *runlog.Info) []tui.Waiting {
 		}
 		w := base
 		w.Path, w.Key, w.Kind, w.Agent, w.Since = q.Path, q.Key, q.Asked.Kind, q.Agent, f.since[q]
-		w.Label, w.Text = q.Path, transcript.Line(q.Question)
-		if t := r.Task(q.Path); t != nil {
-			w.Label = t.Label()
-		}
+		w.Label, w.Text = tui.Asker(r, q), transcript.Line(q.Question)
 		if q.Call != nil {
 			w.Text = transcript.Line(q.Call.Tool + " " + strings.TrimPrefix(q.Call.Subject, q.Call.Tool+" "))
 		}

@@ -61,7 +61,7 @@ func (p *agentPane) task() *transcript.Task { return p.view.f.run.Task(p.path) }
 
 func (p *agentPane) title() string {
 	if task := p.task(); task != nil {
-		return task.Label()
+		return called(task)
 	}
 	return p.path
 }
@@ -75,7 +75,7 @@ func (p *agentPane) hints() string {
 	var out []string
 	if beside := p.beside(task); len(beside) > 1 {
 		at := slices.Index(beside, task) + 1
-		name := cmp.Or(task.Key, task.Node)
+		name := called(task)
 		out = append(out, fmt.Sprintf("%s %d/%d", name, at, len(beside)))
 		if p.above(task) != nil {
 			out = append(out, "↑ parent")
@@ -106,9 +106,31 @@ func (p *agentPane) above(task *transcript.Task) *transcript.Task {
 	return nil
 }
 
-// holds reports whether a task only holds others.
+// holds reports whether a task only holds others, such as a call of several agents.
 func holds(t *transcript.Task) bool {
-	return len(t.Agents) == 0 && len(t.Parts) == 0 && len(t.Children) > 0 && t.State != transcript.Waiting
+	return len(t.Agents) == 0 && len(t.Children) > 0 && t.State != transcript.Waiting
+}
+
+// called is what a task is called where it is shown alone.
+func called(t *transcript.Task) string {
+	for up := t.Parent; up != nil; up = up.Parent {
+		if len(up.Agents) > 0 {
+			return helper(t)
+		}
+	}
+	return t.Label()
+}
+
+// Asker names who asks a question of a run: the task that it is in, or the agent in whose call it came up.
+func Asker(r *transcript.Run, q *transcript.Question) string {
+	t := r.Task(q.Path)
+	for t != nil && len(t.Agents) == 0 && t.Parent != nil && (q.Agent != "" || len(t.Parent.Agents) > 0) {
+		t = t.Parent
+	}
+	if t == nil {
+		return transcript.Line(q.Path)
+	}
+	return called(t)
 }
 
 // beside returns the tasks beside a task, and it, as declared.
@@ -184,7 +206,7 @@ func (p *agentPane) head(task *transcript.Task, w int) []string {
 	t, now := p.t, p.t.opt.Now()
 	sign, doing, _ := t.paint().state(row{Task: task}, now)
 	left := " " + sign + " " + t.pal.Bold(cmp.Or(task.Agent, task.Node))
-	if label := task.Label(); label != task.Agent && label != task.Node {
+	if label := called(task); label != task.Agent && label != task.Node {
 		left += "  " + t.pal.Dim(transcript.Line(label))
 	}
 	word := string(task.State)
@@ -254,8 +276,10 @@ func (p *agentPane) end(task *transcript.Task, w int) []string {
 	switch {
 	case task.State == transcript.Failed:
 		var out []string
-		for line := range strings.SplitSeq(ansi.Wrap(transcript.Clean(cmp.Or(task.Error, "failed")), max(8, w-4), ""), "\n") {
-			out = append(out, " "+t.pal.Red("✗ "+line))
+		if text := transcript.Clean(task.Error); ansi.StringWidth(text) > w-4 || strings.Contains(text, "\n") { // else the transcript has it whole
+			for line := range strings.SplitSeq(ansi.Wrap(text, max(8, w-4), ""), "\n") {
+				out = append(out, "   "+t.pal.Red(line))
+			}
 		}
 		if t.catalog != nil && t.catalog.Files != "" {
 			out = append(out, t.pal.Dim(cut("   log: "+filepath.Join(t.catalog.Files, id, "logs", "run.log"), w)))
@@ -466,20 +490,20 @@ func (t *Terminal) stopAgent(task *transcript.Task) tea.Cmd {
 		t.say("no agent is selected")
 		return nil
 	case task.Ended():
-		t.say(transcript.Line(task.Label()) + " has ended")
+		t.say(transcript.Line(called(task)) + " has ended")
 		return nil
 	case t.run.ended:
 		t.say("no process executes run " + t.run.id + "; /resume executes it again")
 		return nil
 	case t.view.talks() && task.Depth == 0: // its lead is all there is
-		if t.sure.pressed(t, "stop "+task.Path, "again stops the agent at its next checkpoint; a message resumes it") {
+		if t.sure.pressed(t, "stop "+task.Path, "the same key again stops the agent at its next checkpoint; a message resumes it") {
 			return t.stopRun()
 		}
 		return nil
 	case task.Depth == 0:
-		t.fail(errors.New(transcript.Line(task.Label()) + " is a step of the workflow, which cannot be stopped alone; ^C twice stops the run, and /resume resumes it"))
+		t.fail(errors.New(transcript.Line(called(task)) + " is a step of the workflow, which cannot be stopped alone; ^C twice stops the run, and /resume resumes it"))
 		return nil
-	case t.sure.pressed(t, "stop "+task.Path, "again stops "+transcript.Line(task.Label())+"; who asked for it is told so, and continues"):
+	case t.sure.pressed(t, "stop "+task.Path, "the same key again stops "+transcript.Line(called(task))+"; who asked for it is told so, and continues"):
 		return t.stopAgentAt(task)
 	}
 	return nil
@@ -487,7 +511,7 @@ func (t *Terminal) stopAgent(task *transcript.Task) tea.Cmd {
 
 // stopAgentAt stops a sub-agent, in whichever process it runs.
 func (t *Terminal) stopAgentAt(task *transcript.Task) tea.Cmd {
-	id, path, label := t.run.id, task.Path, transcript.Line(task.Label())
+	id, path, label := t.run.id, task.Path, transcript.Line(called(task))
 	return t.do("stopping "+label, func(ctx context.Context, e *superstep.Engine) error {
 		members, err := e.Agents(ctx, id)
 		if err != nil {

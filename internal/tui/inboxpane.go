@@ -36,7 +36,7 @@ func (w *Waiting) identity() string { return w.Run + "\x00" + w.Path + "\x00" + 
 // asks tells who wants what.
 func (w *Waiting) asks() string {
 	who := transcript.Line(w.Label)
-	if w.Agent != "" && w.Agent != who {
+	if w.Agent != "" && !strings.HasPrefix(who, w.Agent) {
 		who = strings.TrimSpace(who + " (" + transcript.Line(w.Agent) + ")")
 	}
 	what := map[runlog.QuestionKind]string{

@@ -157,7 +157,15 @@ func (v *runPane) step(s *transcript.Step, w int, yield func([]string) bool) boo
 func (v *runPane) alone(t *transcript.Task, w int, yield func([]string) bool) bool {
 	r := &v.f.run
 	if t.Time.Elapsed(v.t.opt.Now()); !t.Ended() && t.State != transcript.Waiting {
-		if live := v.live(t, w); live != nil && !yield(live) {
+		live := v.live(t, w)
+		if team := v.unlinked(t); len(team) > 0 {
+			live = v.tree(team, w, false)
+		}
+		if live != nil && !yield(live) {
+			return false
+		}
+	} else if team := v.unlinked(t); len(team) > 0 {
+		if !yield(v.tree(team, w, true)) {
 			return false
 		}
 	} else if t.State == transcript.Failed && t.Error != "" {
@@ -176,6 +184,33 @@ func (v *runPane) alone(t *transcript.Task, w int, yield func([]string) bool) bo
 		return yield([]string{v.t.pal.Dim(fmt.Sprintf(" … %s earlier; superstep runs show %s has all", inwords.Plural(t.Dropped, "part"), v.f.id))})
 	}
 	return true
+}
+
+// unlinked returns the agents that work for a task, or did when it was cut off, and whose call is not in the log: calls that only hold agents are recorded
+// when they end, and who follows a run from the middle of one has not heard of it.
+func (v *runPane) unlinked(t *transcript.Task) []row {
+	if len(t.Children) == 0 || len(v.t.panes) > 0 { // which list them themselves
+		return nil
+	}
+	calls := map[*transcript.Task]bool{}
+	for i := range t.Parts {
+		if u := t.Parts[i].Tool; u != nil {
+			calls[u.Child] = true
+		}
+	}
+	var out []row
+	for _, c := range slices.SortedFunc(slices.Values(t.Children), v.f.run.Compare) {
+		if calls[c] || c.State == transcript.Done || c.State == transcript.Failed || c.State == transcript.Skipped {
+			continue
+		}
+		for _, x := range teamOf(&v.f.run, c) {
+			if len(x.Agents) > 0 || x.State == transcript.Waiting {
+				x.place = len(out)
+				out = append(out, x)
+			}
+		}
+	}
+	return out
 }
 
 // part draws a part, from the cache if nothing about it has changed.
@@ -463,7 +498,9 @@ func (v *runPane) end(w int) []string {
 		out = append(out, pal.Dim(cut("   again: /resume · from an earlier step: Tab, then h", w)))
 	case r.Status == runlog.Paused && r.Short != nil:
 		out = append(out, cut("   "+transcript.Line(r.Short.Error()), w), pal.Dim(cut("   raise it: Tab, then b", w)))
-	case r.Status == runlog.Paused && len(r.Open()) == 0, r.Status == runlog.Interrupted:
+	case r.Status == runlog.Interrupted:
+		out = append(out, pal.Yellow(cut("   No process executes it any more. Nothing that is done is lost: /resume goes on.", w)))
+	case r.Status == runlog.Paused && len(r.Open()) == 0:
 		out = append(out, pal.Dim(cut("   go on: /resume", w)))
 	case r.Status == runlog.Completed || r.Status == runlog.Partial:
 		if text := v.t.result(r); text != "" && strings.TrimSpace(text) != strings.TrimSpace(lastText(r)) {

@@ -731,7 +731,7 @@ func (t *Terminal) inboxLine(w int) string {
 			other = fmt.Sprintf("%s asks: %s", q.Run, q.Text)
 		}
 	}
-	if other == "" {
+	if _, listed := t.top().(*inboxPane); other == "" || listed || t.top() == pane(t.home) { // it is on the screen
 		return ""
 	}
 	n := len(t.inbox)
