@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/superstep-dev/superstep"
@@ -20,6 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/offline"
+	"github.com/superstep-dev/superstep/internal/signals"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
@@ -28,8 +31,21 @@ import (
 // terminal opens the full-screen terminal, with a run or with the start page.
 func (a *app) terminal(ctx context.Context, run string) error {
 	b := &terminalBackend{a: a, global: a.opt.Args}
-	return a.tty.RunTerminal(ctx, a.opt.Stdout, b, &tui.TerminalOptions{Run: run, Bell: !a.set.NoBell,
+	ended := make(chan os.Signal, 1) // by which the terminal restores the screen and ends
+	signal.Notify(ended, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(ended, syscall.SIGHUP)
+	}
+	defer signal.Stop(ended)
+	err := a.tty.RunTerminal(ctx, a.opt.Stdout, b, &tui.TerminalOptions{Run: run, Bell: !a.set.NoBell,
 		History: filepath.Join(a.host().DataDir(), "terminal", "history"), Drafts: filepath.Join(a.host().DataDir(), "terminal", "drafts")})
+	select {
+	case sig := <-ended:
+		why := &signals.Error{Signal: sig}
+		return &Error{Exit: why.Exit(), Code: "interrupted", Message: why.Error(), Err: err, shown: true}
+	default:
+		return err
+	}
 }
 
 // terminalBackend is what the terminal needs of this program. Its methods may run at the same time.

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -176,17 +177,26 @@ const recentRuns = 30
 // lookRuns reads the newest runs and the inbox.
 func (t *Terminal) lookRuns() tea.Cmd {
 	t.looking, t.stale = true, false
+	known := maps.Clone(t.facts)
 	return func() tea.Msg {
 		var recent []runlog.Info
 		e, err := t.reader(t.ctx)
 		if err == nil {
 			recent, err = e.Runs(t.ctx, &runlog.Filter{Limit: recentRuns})
 		}
+		facts := map[string]runFacts{}
+		for i := range recent {
+			r := &recent[i]
+			if was, ok := known[r.ID]; !ok && r.Status == runlog.Running || ok && (was.head != r.Head || was.status != r.Status) {
+				facts[r.ID] = readFacts(t.ctx, e, r)
+			}
+		}
 		inbox, ierr := t.backend.Inbox(t.ctx)
 		return doneMsg{func() {
 			t.looking, t.looked = false, t.opt.Now()
 			if err == nil {
 				t.recent = recent
+				maps.Copy(t.facts, facts)
 			}
 			if ierr == nil {
 				t.inbox = inbox

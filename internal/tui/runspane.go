@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,9 +41,9 @@ type runsPane struct {
 	marks   []string
 	confirm twice
 
-	facts   map[string]runFacts // of runs that were seen, by ID
-	wanted  []runlog.Info       // seen, without facts
+	wanted  []runlog.Info // seen, without facts
 	folding bool
+	folds   int
 }
 
 // A runLine is a line of the list: a heading, or a run.
@@ -53,14 +54,15 @@ type runLine struct {
 
 // runFacts are what the log of a run tells in a list.
 type runFacts struct {
-	head   uint64 // the log had so many records
-	status runlog.Status
-	k, n   int // of the steps of its graph
-	step   string
-	wait   *transcript.Wait // why it makes no progress, nil for none
-	failed string           // the first task that failed
-	tokens int
-	cost   string
+	head    uint64 // the log had so many records
+	status  runlog.Status
+	k, n    int // of the steps of its graph
+	step    string
+	wait    *transcript.Wait // why it makes no progress, nil for none
+	message bool             // it only waits for the next message of a conversation
+	failed  string           // the first task that failed
+	tokens  int
+	cost    string
 }
 
 const (
@@ -70,7 +72,7 @@ const (
 )
 
 func (t *Terminal) showRuns() tea.Cmd {
-	p := &runsPane{t: t, most: firstRuns, hay: map[string]string{}, facts: map[string]runFacts{}}
+	p := &runsPane{t: t, most: firstRuns, hay: map[string]string{}}
 	t.push(p)
 	return p.load()
 }
@@ -156,9 +158,8 @@ func (p *runsPane) fold() tea.Cmd {
 		}
 		return doneMsg{func() {
 			p.folding = false
-			for id, f := range facts {
-				p.facts[id] = f
-			}
+			p.folds++
+			maps.Copy(t.facts, facts)
 		}}
 	}
 }
@@ -187,7 +188,9 @@ func readFacts(ctx context.Context, e *superstep.Engine, info *runlog.Info) runF
 			break
 		}
 	}
-	f.wait = r.Wait()
+	if f.message = r.AwaitsMessage(); !f.message {
+		f.wait = r.Wait()
+	}
 	if len(r.Failed) > 0 {
 		f.failed = r.Failed[0]
 	}
@@ -206,6 +209,12 @@ func (t *Terminal) waitingOf(id string) *Waiting {
 	return nil
 }
 
+// yourTurn reports whether a run is a conversation that waits for the next message, which is nothing that must be answered.
+func (t *Terminal) yourTurn(i *runlog.Info) bool {
+	f, ok := t.facts[i.ID]
+	return ok && f.message && f.head == i.Head && (i.Status == runlog.Running || i.Status == runlog.Paused)
+}
+
 // runWord returns how a run is, as a sign and a word.
 func (t *Terminal) runWord(i *runlog.Info) (sign, word string) {
 	pal := t.pal
@@ -214,6 +223,9 @@ func (t *Terminal) runWord(i *runlog.Info) (sign, word string) {
 		return pal.Yellow("?"), pal.Yellow("needs you")
 	case i.Status == runlog.Running && i.Cancel:
 		return pal.Yellow("■"), pal.Yellow("stopping")
+	}
+	if t.yourTurn(i) {
+		return "›", "your turn"
 	}
 	switch word = strings.ReplaceAll(string(i.Status), "_", " "); i.Status {
 	case runlog.Running:
@@ -233,7 +245,7 @@ func (t *Terminal) runWord(i *runlog.Info) (sign, word string) {
 // arrange makes the lines of the list, if something that they are made of has changed.
 func (p *runsPane) arrange() {
 	t := p.t
-	stamp := fmt.Sprint(p.read.UnixNano(), t.looked.UnixNano(), len(t.inbox), p.filter, t.opt.Now().YearDay())
+	stamp := fmt.Sprint(p.folds, p.read.UnixNano(), t.looked.UnixNano(), len(t.inbox), p.filter, t.opt.Now().YearDay())
 	if stamp == p.stamp {
 		return
 	}
@@ -249,7 +261,7 @@ func (p *runsPane) arrange() {
 		switch {
 		case t.waitingOf(i.ID) != nil:
 			g = 0
-		case i.Status == runlog.Running:
+		case i.Status == runlog.Running && !t.yourTurn(i):
 			g = 1
 		}
 		groups[g] = append(groups[g], runLine{info: i})
@@ -274,13 +286,16 @@ func (p *runsPane) has(i *runlog.Info, words []string) bool {
 	if len(words) == 0 {
 		return true
 	}
-	f := p.facts[i.ID]
+	f := p.t.facts[i.ID]
 	w := p.t.waitingOf(i.ID)
-	key := fmt.Sprint(i.ID, i.Status, i.Head, f.head, w != nil)
+	key := fmt.Sprint(i.ID, i.Status, i.Head, f.head, f.status, w != nil)
 	hay, ok := p.hay[key]
 	if !ok {
 		now := p.t.opt.Now()
 		parts := []string{i.ID, strings.ReplaceAll(string(i.Status), "_", " "), i.Workflow, i.Title, i.Created.Local().Format(time.DateOnly), f.step, f.failed, f.cost}
+		if p.t.yourTurn(i) {
+			parts = append(parts, "your turn")
+		}
 		if f.wait != nil {
 			parts = append(parts, waitsFor(f.wait, now))
 		}
@@ -385,7 +400,7 @@ func (p *runsPane) draw(w, h int) []string {
 			out = append(out, t.pal.Bold(cut(" "+l.heading, w)))
 			continue
 		}
-		if f, ok := p.facts[l.info.ID]; !ok || f.head != l.info.Head || f.status != l.info.Status {
+		if f, ok := t.facts[l.info.ID]; !ok || f.head != l.info.Head || f.status != l.info.Status {
 			p.wanted = append(p.wanted, *l.info)
 		}
 		mark := t.mark(i == at)
@@ -394,7 +409,7 @@ func (p *runsPane) draw(w, h int) []string {
 		} else {
 			mark += " "
 		}
-		out = append(out, mark+t.runRow(l.info, p.facts[l.info.ID], w-2))
+		out = append(out, mark+t.runRow(l.info, t.facts[l.info.ID], w-2))
 	}
 	return out
 }
@@ -423,8 +438,6 @@ func (t *Terminal) runRow(i *runlog.Info, f runFacts, w int) string {
 	switch q := t.waitingOf(i.ID); {
 	case q != nil:
 		what = t.pal.Yellow(q.asks())
-	case f.wait != nil && f.wait.What == "message" && i.Status != runlog.Cancelled:
-		what = waitsFor(f.wait, t.opt.Now())
 	case f.wait != nil && f.wait.What != "worker":
 		what = t.pal.Yellow(waitsFor(f.wait, t.opt.Now()))
 	case f.failed != "":

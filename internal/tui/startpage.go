@@ -107,14 +107,14 @@ func (p *startPane) build(w int) {
 				heading(name)
 			}
 			if n <= most {
-				row(func() tea.Cmd { t.open(i.ID); return nil }, t.runRow(&i, runFacts{}, w-1))
+				row(func() tea.Cmd { t.open(i.ID); return nil }, t.runRow(&i, t.facts[i.ID], w-1))
 			}
 		}
 		if n > most {
 			remark(t.pal.Dim(fmt.Sprintf("   +%d more (%s)", n-most, t.keyOf("runs"))))
 		}
 	}
-	running := func(i *runlog.Info) bool { return i.Status == runlog.Running }
+	running := func(i *runlog.Info) bool { return i.Status == runlog.Running && !t.yourTurn(i) }
 	runs("Running", running, 8)
 	runs("Recent", func(i *runlog.Info) bool { return !running(i) }, 8)
 	if c != nil && len(c.Workflows) > 0 {

@@ -125,10 +125,11 @@ type Terminal struct {
 	card    *cardView  // nil if nothing is asked
 	compose *composer
 	inbox   []Waiting
-	recent  []runlog.Info // the newest runs of the store
-	looked  time.Time     // when those were read
-	looking bool          // they are being read
-	stale   bool          // something was asked or answered since
+	recent  []runlog.Info       // the newest runs of the store
+	facts   map[string]runFacts // of runs that were listed, by ID
+	looked  time.Time           // when those were read
+	looking bool                // they are being read
+	stale   bool                // something was asked or answered since
 	home    *startPane
 	sure    twice // about what cannot be taken back
 	catalog *Catalog
@@ -196,7 +197,7 @@ func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt 
 
 func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptions) (*Terminal, error) {
 	t := &Terminal{ctx: ctx, backend: b, opt: *opt, pal: pal, send: func(tea.Msg) {}, width: 80, height: 24, runs: map[string]*following{},
-		rang: map[string]bool{}}
+		rang: map[string]bool{}, facts: map[string]runFacts{}}
 	if t.opt.Now == nil {
 		t.opt.Now = time.Now
 	}
