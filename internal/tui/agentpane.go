@@ -242,7 +242,7 @@ func (p *agentPane) head(task *transcript.Task, w int) []string {
 	if n := task.Usage.In + task.Usage.Out; n > 0 {
 		facts = append(facts, fmt.Sprintf("%s tokens in, %s out", inwords.Count(task.Usage.In), inwords.Count(task.Usage.Out)))
 		cost, _ := task.Total()
-		facts = append(facts, "cost "+cost.String())
+		facts = append(facts, "cost\u00a0"+cost.String())
 	}
 	if task.Attempt > 1 {
 		facts = append(facts, fmt.Sprintf("attempt %d", task.Attempt))
@@ -276,9 +276,10 @@ func (p *agentPane) end(task *transcript.Task, w int) []string {
 	switch {
 	case task.State == transcript.Failed:
 		var out []string
-		if text := transcript.Clean(task.Error); ansi.StringWidth(text) > w-4 || strings.Contains(text, "\n") { // else the transcript has it whole
-			for line := range strings.SplitSeq(ansi.Wrap(text, max(8, w-4), ""), "\n") {
-				out = append(out, "   "+t.pal.Red(line))
+		said := len(task.Parts) > 0 && task.Parts[len(task.Parts)-1].Kind == transcript.Failure && task.Parts[len(task.Parts)-1].Text == task.Error
+		if text := transcript.Clean(cmp.Or(task.Error, "failed")); !said || ansi.StringWidth(text) > w-4 || strings.Contains(text, "\n") {
+			for i, line := range strings.Split(ansi.Wrap(text, max(8, w-4), ""), "\n") {
+				out = append(out, []string{" ✗ ", "   "}[min(i, 1)]+t.pal.Red(line))
 			}
 		}
 		if t.catalog != nil && t.catalog.Files != "" {

@@ -69,20 +69,21 @@ func (t *Terminal) mark(selected bool) string {
 	return " "
 }
 
-// A twice guards a key that cannot be taken back: it has to be pressed again within a few seconds.
+// A twice guards a key that cannot be taken back: it has to be pressed again, as the next key and within a few seconds.
 type twice struct {
-	what string
-	at   time.Time
+	what    string
+	at      time.Time
+	presses int
 }
 
 // pressed reports whether this is the second time, and else says what the second time does.
 func (w *twice) pressed(t *Terminal, what, say string) bool {
 	now := t.opt.Now()
-	if w.what == what && now.Sub(w.at) < 4*time.Second {
+	if w.what == what && now.Sub(w.at) < 4*time.Second && t.presses == w.presses+1 {
 		w.what = ""
 		return true
 	}
-	w.what, w.at = what, now
+	w.what, w.at, w.presses = what, now, t.presses
 	t.say(say)
 	return false
 }

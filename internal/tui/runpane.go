@@ -168,7 +168,7 @@ func (v *runPane) alone(t *transcript.Task, w int, yield func([]string) bool) bo
 		if !yield(v.tree(team, w, true)) {
 			return false
 		}
-	} else if t.State == transcript.Failed && t.Error != "" {
+	} else if t.State == transcript.Failed && t.Error != "" && len(v.t.panes) == 0 { // a page about the task has it in full
 		if !yield([]string{" " + v.t.pal.Red("✗ "+cut(transcript.Line(t.Error), w-4))}) {
 			return false
 		}

@@ -437,7 +437,7 @@ func (t *Terminal) runRow(i *runlog.Info, f runFacts, w int) string {
 	what := ""
 	switch q := t.waitingOf(i.ID); {
 	case q != nil:
-		what = t.pal.Yellow(q.asks())
+		what = t.pal.Yellow(transcript.Line(q.Text))
 	case f.wait != nil && f.wait.What != "worker":
 		what = t.pal.Yellow(waitsFor(f.wait, t.opt.Now()))
 	case f.failed != "":
@@ -449,7 +449,7 @@ func (t *Terminal) runRow(i *runlog.Info, f runFacts, w int) string {
 	}
 	title := cmp.Or(transcript.Line(i.Title), what)
 	if what != "" && i.Title != "" && room > 24 {
-		title = padded(title, min(room/2, max(12, ansi.StringWidth(title)))) + "  " + what
+		title = padded(title, min(room/2, 40)) + "  " + what
 	} else if what != "" && room <= 24 {
 		title = what
 	}

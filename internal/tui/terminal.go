@@ -132,6 +132,7 @@ type Terminal struct {
 	stale   bool                // something was asked or answered since
 	home    *startPane
 	sure    twice // about what cannot be taken back
+	presses int   // of keys so far
 	catalog *Catalog
 	notice  string // the last thing that was reported, until the next key
 	failed  bool   // it is an error
@@ -507,6 +508,7 @@ func (t *Terminal) settle() tea.Cmd {
 
 // key routes a key: global ones first, then to what has the focus.
 func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
+	t.presses++
 	if !t.keys.is(k, "stop") {
 		t.quits = time.Time{}
 	}
@@ -622,6 +624,7 @@ func (t *Terminal) pop() {
 	t.panes = t.panes[:len(t.panes)-1]
 	if len(t.panes) == 0 {
 		t.setFocus(onComposer)
+		t.home.settled()
 	}
 }
 
@@ -729,7 +732,7 @@ func (t *Terminal) inboxLine(w int) string {
 		case t.run != nil && q.Run == t.run.id:
 			here++
 		case other == "":
-			other = fmt.Sprintf("%s asks: %s", q.Run, q.Text)
+			other = fmt.Sprintf("%s asks: %s", q.Run, transcript.Line(q.Text))
 		}
 	}
 	if _, listed := t.top().(*inboxPane); other == "" || listed || t.top() == pane(t.home) { // it is on the screen
