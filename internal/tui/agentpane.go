@@ -252,7 +252,7 @@ func (p *agentPane) head(task *transcript.Task, w int) []string {
 	}
 	if facts = nonEmpty(facts...); len(facts) > 0 {
 		for _, l := range wrapped(strings.Join(facts, " · "), w-4) {
-			out = append(out, "   "+t.pal.Dim(l))
+			out = append(out, "   "+t.pal.Dim(strings.ReplaceAll(l, "\u00a0", " ")))
 		}
 	}
 	return append(out, t.pal.Dim(strings.Repeat("─", w)))

@@ -427,7 +427,7 @@ func TestRunsPaneOfThousands(t *testing.T) {
 	if !strings.Contains(picture, "Question 9997") || !strings.Contains(picture, " of 10000") {
 		t.Errorf("%s", picture)
 	}
-	if each > 50*time.Millisecond || time.Since(start) > time.Second {
+	if each > 100*time.Millisecond || time.Since(start) > 4*time.Second { // ten times what is wanted, with the race detector
 		t.Error("that is too slow to type")
 	}
 }
