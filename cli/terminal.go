@@ -9,32 +9,73 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
+	"time"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/detach"
+	"github.com/superstep-dev/superstep/internal/offline"
+	"github.com/superstep-dev/superstep/internal/signals"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // terminal opens the full-screen terminal, with a run or with the start page.
 func (a *app) terminal(ctx context.Context, run string) error {
 	b := &terminalBackend{a: a, global: a.opt.Args}
-	return a.tty.RunTerminal(ctx, a.opt.Stdout, b, &tui.TerminalOptions{Run: run, Bell: !a.set.NoBell,
+	ended := make(chan os.Signal, 1) // by which the terminal restores the screen and ends
+	signal.Notify(ended, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(ended, syscall.SIGHUP)
+	}
+	defer signal.Stop(ended)
+	err := a.tty.RunTerminal(ctx, a.opt.Stdout, b, &tui.TerminalOptions{Run: run, Bell: !a.set.NoBell,
 		History: filepath.Join(a.host().DataDir(), "terminal", "history"), Drafts: filepath.Join(a.host().DataDir(), "terminal", "drafts")})
+	select {
+	case sig := <-ended:
+		why := &signals.Error{Signal: sig}
+		return &Error{Exit: why.Exit(), Code: "interrupted", Message: why.Error(), Err: err, shown: true}
+	default:
+		return err
+	}
 }
 
 // terminalBackend is what the terminal needs of this program. Its methods may run at the same time.
 type terminalBackend struct {
 	a      *app
 	global []string // the flags that the terminal was started with
+
+	opening sync.Mutex
+	engine  *superstep.Engine // nil until it is open
+
+	mu    sync.Mutex
+	folds map[string]*folded // by run, for the inbox
 }
 
-// Engine implements tui.Backend. The engine has the workflows, to read the states of runs and to fork them.
+// folded is a run that may wait for the user.
+type folded struct {
+	run   transcript.Run
+	since map[*transcript.Question]time.Time // when it was asked
+}
+
+// Engine implements tui.Backend. The engine has the workflows, to read the states of runs and to fork them. It creates the store: the first run is started by
+// another process, and must be found afterwards.
 func (b *terminalBackend) Engine(ctx context.Context) (*superstep.Engine, error) {
-	return b.a.engine(ctx, "", nil)
+	b.opening.Lock()
+	defer b.opening.Unlock()
+	var err error
+	if b.engine == nil {
+		b.engine, err = b.a.engine(ctx, "", nil)
+	}
+	return b.engine, err
 }
 
 // Start implements tui.Backend by this command with --detach.
@@ -103,16 +144,110 @@ func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
 	if c.Agents, _, err = h.List(ctx, "agents", false); err != nil {
 		return nil, err
 	}
+	if items, err := h.Decisions(); err == nil {
+		c.Untrusted = len(slices.DeleteFunc(items, func(d host.Decision) bool { return d.State == host.Trusted }))
+	}
+	c.Documents = !atHome(b.a) && host.HasDocuments(".")
+	if exe, err := os.Executable(); err == nil {
+		c.Program = slices.Concat([]string{exe}, b.global)
+	}
+	if dir, _ := h.Folder("id"); dir != "" {
+		c.Files = filepath.Dir(dir)
+	}
 	m, err := h.Model("")
-	if err != nil {
+	switch {
+	case err != nil:
 		c.NoModel = err.Error()
-	} else {
+	case m.Name() == offline.Name:
+		c.NoModel = "The model offline only quotes documents; to talk to an agent takes a language model."
+	default:
 		c.Model = m.Name()
+	}
+	if list, err := b.chosenModels(ctx); err == nil && c.Model != "" {
+		c.Why = list.Use.Why
 	}
 	return c, nil
 }
 
-func (b *terminalBackend) Inbox(ctx context.Context) ([]tui.Waiting, error) { return nil, nil }
+func (b *terminalBackend) chosenModels(ctx context.Context) (*host.ModelList, error) {
+	m, err := b.a.models()
+	if err != nil {
+		return nil, err
+	}
+	return m.ListModels(ctx)
+}
+
+// mostWaiting bounds the runs whose logs the inbox reads.
+const mostWaiting = 200
+
+// Inbox implements tui.Backend. It folds the runs that run or are paused, each record once.
+func (b *terminalBackend) Inbox(ctx context.Context) ([]tui.Waiting, error) {
+	e, err := b.Engine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	infos, err := e.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Running, runlog.Paused}, Limit: mostWaiting})
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	folds := map[string]*folded{}
+	var out []tui.Waiting
+	for _, i := range infos {
+		f := b.folds[i.ID]
+		if f == nil {
+			f = &folded{since: map[*transcript.Question]time.Time{}}
+			f.run.Window = 1 << 16
+		}
+		folds[i.ID] = f
+		if i.Head <= f.run.Seq {
+			out = append(out, f.waiting(&i)...)
+			continue
+		}
+		for rec, err := range e.Follow(ctx, i.ID, f.run.Seq+1) {
+			if err != nil {
+				break // an error hides no other run
+			}
+			f.run.Apply(rec)
+			if n := len(f.run.Questions); rec.Kind == runlog.KindAsked && n > 0 {
+				f.since[f.run.Questions[n-1]] = rec.Time
+			}
+			if f.run.Seq >= i.Head {
+				break
+			}
+		}
+		out = append(out, f.waiting(&i)...)
+	}
+	b.folds = folds
+	slices.SortStableFunc(out, func(a, b tui.Waiting) int { return a.Since.Compare(b.Since) })
+	return out, nil
+}
+
+// waiting returns what a run wants of the user: the answers to its questions, or a larger budget.
+func (f *folded) waiting(i *runlog.Info) []tui.Waiting {
+	var out []tui.Waiting
+	r := &f.run
+	base := tui.Waiting{Run: i.ID, Workflow: i.Workflow, Title: i.Title}
+	for _, q := range r.Open() {
+		if q.Asked.Kind == runlog.QuestionMessage {
+			continue
+		}
+		w := base
+		w.Path, w.Key, w.Kind, w.Agent, w.Since = q.Path, q.Key, q.Asked.Kind, q.Agent, f.since[q]
+		w.Label, w.Text = tui.Asker(r, q), transcript.Line(q.Question)
+		if q.Call != nil {
+			w.Text = transcript.Line(q.Call.Tool + " " + strings.TrimPrefix(q.Call.Subject, q.Call.Tool+" "))
+		}
+		out = append(out, w)
+	}
+	if i.Status == runlog.Paused && r.Short != nil {
+		w := base
+		w.Text, w.Since = transcript.Line(r.Short.Error()), i.Updated
+		out = append(out, w)
+	}
+	return out
+}
 
 // Command implements tui.Backend by this program.
 func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, error) {

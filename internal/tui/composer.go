@@ -109,10 +109,7 @@ func (t *Terminal) message(text string) tea.Cmd {
 	}
 	id, r := t.run.id, &t.run.run
 	if r.Status == runlog.Running && !t.run.ended {
-		path := ""
-		if task := t.view.chosen(); task != nil && !t.view.talks() {
-			path = task.Path
-		}
+		path := t.addressed()
 		return t.do("message to run "+id, func(ctx context.Context, e *superstep.Engine) error { return e.Steer(ctx, id, path, text) }, nil)
 	}
 	return t.start(&Start{Run: id, Message: text})

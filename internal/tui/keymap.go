@@ -46,7 +46,23 @@ func bindings() []binding {
 		{"history", []string{"h"}, "go back in time", "In the run"},
 		{"budget", []string{"b"}, "change the budget", "In the run"},
 		{"stopAgent", []string{"s"}, "stop the selected agent", "In the run"},
+		{"pause", []string{"p"}, "pause the run at its next checkpoint", "In the run"},
+		{"nextAgent", []string{"right"}, "in an agent: the one beside it", "In the run"},
+		{"prevAgent", []string{"left"}, "in an agent: the one before it", "In the run"},
 		{"quit", []string{"q"}, "close what is on top", "In the run"},
+		{"openRun", []string{"o"}, "in the inbox: open the run that asks", "In lists"},
+		{"filter", []string{"/"}, "only the rows with these words", "In lists"},
+		{"resumeRun", []string{"R"}, "resume the selected run", "In lists"},
+		{"cancelRun", []string{"x"}, "cancel the selected run, when pressed twice", "In lists"},
+		{"deleteRun", []string{"d"}, "delete the selected run, when pressed twice", "In lists"},
+		{"forkRun", []string{"f"}, "fork the selected run at a checkpoint", "In lists"},
+		{"markRun", []string{"space"}, "mark the selected run", "In lists"},
+		{"compareRuns", []string{"c"}, "compare two marked runs", "In lists"},
+		{"demo", []string{"d"}, "see five agents killed and resumed", "On the start page"},
+		{"askFolder", []string{"a"}, "ask about the documents of this folder, without a model", "On the start page"},
+		{"addModel", []string{"m"}, "how to add a model", "On the start page"},
+		{"doctor", []string{"c"}, "check this machine", "On the start page"},
+		{"trust", []string{"t"}, "decide what of this project to trust", "On the start page"},
 	}
 }
 

@@ -73,7 +73,7 @@ func (v *runPane) follow(f *following) {
 func (v *runPane) title() string { return v.f.run.Workflow }
 
 func (v *runPane) hints() string {
-	return "↑↓ agent · Enter open · i inbox · g graph · h history · b budget · s stop agent · ^O expand · Tab back · ? keys"
+	return "↑↓ agent · Enter open · i inbox · g graph · h history · b budget · p pause · s stop agent · ^O expand · Tab back · ? keys"
 }
 
 // talks reports whether the run is a conversation, whose steps need no dividers.
@@ -94,22 +94,29 @@ func (v *runPane) draw(w, h int) []string {
 		tail = tail[max(0, len(tail)-h/2):]
 	}
 	h -= len(tail)
+	body := upwards(h, &v.scroll, func(yield func([]string) bool) { v.blocks(w, yield) })
+	return append(body, tail...)
+}
+
+// upwards draws the last h lines of blocks that come from the last to the first, but for those that are scrolled past, and takes no more blocks than that
+// needs.
+func upwards(h int, scroll *int, all func(yield func([]string) bool)) []string {
 	var blocks [][]string // from the last to the first
-	need := h + v.scroll
-	v.blocks(w, func(lines []string) bool {
+	need := h + *scroll
+	all(func(lines []string) bool {
 		blocks = append(blocks, lines)
 		need -= len(lines)
 		return need > 0
 	})
 	if need > 0 { // there is nothing above
-		v.scroll = max(0, v.scroll-need)
+		*scroll = max(0, *scroll-need)
 	}
-	out := make([]string, 0, h+v.scroll)
+	out := make([]string, 0, h+*scroll)
 	for _, b := range slices.Backward(blocks) {
 		out = append(out, b...)
 	}
-	out = out[:max(0, len(out)-v.scroll)]
-	return append(out[max(0, len(out)-h):], tail...)
+	out = out[:max(0, len(out)-*scroll)]
+	return out[max(0, len(out)-h):]
 }
 
 // blocks yields the lines of the run, block by block, from the last to the first.
@@ -150,10 +157,18 @@ func (v *runPane) step(s *transcript.Step, w int, yield func([]string) bool) boo
 func (v *runPane) alone(t *transcript.Task, w int, yield func([]string) bool) bool {
 	r := &v.f.run
 	if t.Time.Elapsed(v.t.opt.Now()); !t.Ended() && t.State != transcript.Waiting {
-		if live := v.live(t, w); live != nil && !yield(live) {
+		live := v.live(t, w)
+		if team := v.unlinked(t); len(team) > 0 {
+			live = v.tree(team, w, false)
+		}
+		if live != nil && !yield(live) {
 			return false
 		}
-	} else if t.State == transcript.Failed && t.Error != "" {
+	} else if team := v.unlinked(t); len(team) > 0 {
+		if !yield(v.tree(team, w, true)) {
+			return false
+		}
+	} else if t.State == transcript.Failed && t.Error != "" && len(v.t.panes) == 0 { // a page about the task has it in full
 		if !yield([]string{" " + v.t.pal.Red("✗ "+cut(transcript.Line(t.Error), w-4))}) {
 			return false
 		}
@@ -169,6 +184,33 @@ func (v *runPane) alone(t *transcript.Task, w int, yield func([]string) bool) bo
 		return yield([]string{v.t.pal.Dim(fmt.Sprintf(" … %s earlier; superstep runs show %s has all", inwords.Plural(t.Dropped, "part"), v.f.id))})
 	}
 	return true
+}
+
+// unlinked returns the agents that work for a task, or did when it was cut off, and whose call is not in the log: calls that only hold agents are recorded
+// when they end, and who follows a run from the middle of one has not heard of it.
+func (v *runPane) unlinked(t *transcript.Task) []row {
+	if len(t.Children) == 0 || len(v.t.panes) > 0 { // which list them themselves
+		return nil
+	}
+	calls := map[*transcript.Task]bool{}
+	for i := range t.Parts {
+		if u := t.Parts[i].Tool; u != nil {
+			calls[u.Child] = true
+		}
+	}
+	var out []row
+	for _, c := range slices.SortedFunc(slices.Values(t.Children), v.f.run.Compare) {
+		if calls[c] || c.State == transcript.Done || c.State == transcript.Failed || c.State == transcript.Skipped {
+			continue
+		}
+		for _, x := range teamOf(&v.f.run, c) {
+			if len(x.Agents) > 0 || x.State == transcript.Waiting {
+				x.place = len(out)
+				out = append(out, x)
+			}
+		}
+	}
+	return out
 }
 
 // part draws a part, from the cache if nothing about it has changed.
@@ -456,7 +498,9 @@ func (v *runPane) end(w int) []string {
 		out = append(out, pal.Dim(cut("   again: /resume · from an earlier step: Tab, then h", w)))
 	case r.Status == runlog.Paused && r.Short != nil:
 		out = append(out, cut("   "+transcript.Line(r.Short.Error()), w), pal.Dim(cut("   raise it: Tab, then b", w)))
-	case r.Status == runlog.Paused && len(r.Open()) == 0, r.Status == runlog.Interrupted:
+	case r.Status == runlog.Interrupted:
+		out = append(out, pal.Yellow(cut("   No process executes it any more. Nothing that is done is lost: /resume goes on.", w)))
+	case r.Status == runlog.Paused && len(r.Open()) == 0:
 		out = append(out, pal.Dim(cut("   go on: /resume", w)))
 	case r.Status == runlog.Completed || r.Status == runlog.Partial:
 		if text := v.t.result(r); text != "" && strings.TrimSpace(text) != strings.TrimSpace(lastText(r)) {
@@ -577,14 +621,16 @@ func (v *runPane) key(k tea.KeyPressMsg) tea.Cmd {
 		return t.stopAgent(v.chosen())
 	case t.keys.is(k, "open"):
 		if task := v.chosen(); task != nil {
-			t.push(newAgentPane(t, v.f, task.Path))
+			return t.openAgent(task.Path)
 		}
 	case t.keys.is(k, "back"):
 		t.setFocus(onComposer)
 	case t.keys.is(k, "up"), t.keys.is(k, "down"):
 		v.move(t.keys.is(k, "up"))
+	case t.keys.is(k, "pause"):
+		return t.pause()
 	default:
-		v.scrollKey(k)
+		scrollKey(k, &v.scroll, v.height)
 	}
 	return nil
 }
@@ -605,30 +651,31 @@ func (v *runPane) move(up bool) {
 	v.scroll = max(0, v.scroll-by)
 }
 
-func (v *runPane) scrollKey(k tea.KeyPressMsg) {
+// scrollKey scrolls a view of which so many lines are seen. Scroll counts the lines below them.
+func scrollKey(k tea.KeyPressMsg, scroll *int, height int) {
 	switch k.String() {
 	case "up":
-		v.scroll++
+		*scroll++
 	case "down":
-		v.scroll = max(0, v.scroll-1)
+		*scroll = max(0, *scroll-1)
 	case "pgup":
-		v.scroll += max(1, v.height-2)
+		*scroll += max(1, height-2)
 	case "pgdown":
-		v.scroll = max(0, v.scroll-max(1, v.height-2))
+		*scroll = max(0, *scroll-max(1, height-2))
 	case "home":
-		v.scroll = 1 << 30
+		*scroll = 1 << 30
 	case "end":
-		v.scroll = 0
+		*scroll = 0
 	}
 }
 
-// stopAgent stops a sub-agent, or says why it cannot be stopped alone.
-func (t *Terminal) stopAgent(task *transcript.Task) tea.Cmd {
-	if task == nil || t.run == nil {
-		t.say("no agent is selected")
+// pause stops the shown run at its next checkpoint.
+func (t *Terminal) pause() tea.Cmd {
+	if t.run == nil || t.run.run.Status != runlog.Running || t.run.ended {
+		t.say("the run is not running")
 		return nil
 	}
-	return t.stopAgentAt(task)
+	return t.stopRun()
 }
 
 // header is the first line: the run, its step, and what it has used.

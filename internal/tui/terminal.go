@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -52,7 +54,12 @@ type Catalog struct {
 	Workflows []host.Item // runnable
 	Agents    []host.Item
 	Skills    []host.Item
-	Demo      bool // whether the program has one
+	Demo      bool     // whether the program has one
+	Why       string   // it is Model
+	Documents bool     // there are some in the folder to ask about
+	Untrusted int      // items of the project that wait for a decision
+	Files     string   // the folder that holds one with the files of each run, "" if none are kept
+	Program   []string // the command line of this program, without a command, for what needs the terminal for itself
 }
 
 // A Waiting is an open question of some run of the store.
@@ -118,6 +125,14 @@ type Terminal struct {
 	card    *cardView  // nil if nothing is asked
 	compose *composer
 	inbox   []Waiting
+	recent  []runlog.Info       // the newest runs of the store
+	facts   map[string]runFacts // of runs that were listed, by ID
+	looked  time.Time           // when those were read
+	looking bool                // they are being read
+	stale   bool                // something was asked or answered since
+	home    *startPane
+	sure    twice // about what cannot be taken back
+	presses int   // of keys so far
 	catalog *Catalog
 	notice  string // the last thing that was reported, until the next key
 	failed  bool   // it is an error
@@ -151,7 +166,7 @@ type following struct {
 	only   bool // live records of its process are out of reach
 	err    error
 	stop   context.CancelFunc
-	ended  bool // no process executes it any more, as far as is known
+	ended  bool // no process executes it, as far as is known
 }
 
 // RunTerminal shows the terminal until the user leaves it. Out is the terminal itself.
@@ -162,6 +177,11 @@ func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt 
 	if err != nil {
 		return err
 	}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		var hung context.CancelFunc
+		ctx, hung = signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer hung()
+	}
 	p := tea.NewProgram(t, tea.WithContext(ctx), tea.WithInput(c.in.r), tea.WithOutput(out), tea.WithFPS(30))
 	t.send, t.tmux = p.Send, c.env("TMUX") != ""
 	var pumps sync.WaitGroup
@@ -170,7 +190,7 @@ func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt 
 	cancel()
 	pumps.Wait()
 	t.compose.keep()
-	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, context.Canceled) {
+	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, context.Canceled) && !errors.Is(err, tea.ErrProgramPanic) {
 		return nil
 	}
 	return err
@@ -178,7 +198,7 @@ func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt 
 
 func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptions) (*Terminal, error) {
 	t := &Terminal{ctx: ctx, backend: b, opt: *opt, pal: pal, send: func(tea.Msg) {}, width: 80, height: 24, runs: map[string]*following{},
-		rang: map[string]bool{}}
+		rang: map[string]bool{}, facts: map[string]runFacts{}}
 	if t.opt.Now == nil {
 		t.opt.Now = time.Now
 	}
@@ -187,6 +207,7 @@ func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptio
 		return nil, err
 	}
 	t.compose = newComposer(t)
+	t.home = &startPane{t: t}
 	return t, nil
 }
 
@@ -243,19 +264,62 @@ func (t *Terminal) follow(id string) *following {
 	f.run.Window = 32 << 20
 	t.runs[id] = f
 	go func() {
-		err := t.read(ctx, f)
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if ctx.Err() == nil {
-			f.err, f.ended = err, true
+		for again := true; again; {
+			err := t.read(ctx, f)
+			t.mu.Lock()
+			if ctx.Err() == nil {
+				f.err, f.ended = err, true
+			}
+			f.loaded, t.dirty = true, true
+			t.mu.Unlock()
+			again = t.awaken(ctx, f)
 		}
-		f.loaded, t.dirty = true, true
 	}()
 	return f
 }
 
+// awakenGap is how often a run that no process executes is looked at.
+const awakenGap = 2 * time.Second
+
+// awaken waits until a process executes a run again, or something has changed its log, and reports whether that has happened. A run that has ended for
+// good is not waited for.
+func (t *Terminal) awaken(ctx context.Context, f *following) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(awakenGap):
+		}
+		engine, err := t.reader(ctx)
+		if err != nil {
+			continue
+		}
+		info, err := engine.Find(ctx, f.id)
+		t.mu.Lock()
+		switch {
+		case ctx.Err() != nil, errors.As(err, new(*runlog.NotFoundError)):
+			t.mu.Unlock()
+			return false
+		case err == nil && (info.Status == runlog.Running || info.Head > f.run.Seq):
+			f.err, f.ended = nil, info.Status != runlog.Running
+			t.mu.Unlock()
+			return true
+		}
+		over := err == nil && info.Status.Ended()
+		t.mu.Unlock()
+		if over {
+			return false
+		}
+	}
+}
+
 // read applies the records of a run until no process executes it any more.
-func (t *Terminal) read(ctx context.Context, f *following) error {
+func (t *Terminal) read(ctx context.Context, f *following) (err error) {
+	defer func() {
+		if r := recover(); r != nil { // one run that cannot be shown must not leave the terminal in a mess
+			err = fmt.Errorf("run %s cannot be shown: %v; superstep runs show %s may say more", f.id, r, f.id)
+		}
+	}()
 	engine, err := t.reader(ctx)
 	if err != nil {
 		return err
@@ -271,12 +335,7 @@ func (t *Terminal) read(ctx context.Context, f *following) error {
 		if err != nil {
 			return err
 		}
-		t.mu.Lock()
-		t.apply(f, &rec)
-		if rec.Seq >= info.Head && !f.loaded {
-			f.loaded = true
-		}
-		t.mu.Unlock()
+		t.take(f, &rec, info.Head)
 	}
 	if info, err = engine.Find(ctx, f.id); err == nil {
 		t.mu.Lock()
@@ -286,10 +345,23 @@ func (t *Terminal) read(ctx context.Context, f *following) error {
 	return err
 }
 
+// take applies a record. The run is loaded once it has the one numbered head.
+func (t *Terminal) take(f *following, rec *runlog.Record, head uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.apply(f, rec)
+	if rec.Seq >= head && !f.loaded {
+		f.loaded = true
+	}
+}
+
 // apply takes the next record of a run. The caller holds the lock.
 func (t *Terminal) apply(f *following, rec *runlog.Record) {
 	if rec.Kind == runlog.KindEvent && rec.Seq == 0 && sockets.StoredOnly(rec) {
 		f.only = true
+	}
+	if f.loaded && (rec.Kind == runlog.KindAsked || rec.Kind == runlog.KindAnswered) {
+		t.stale = true
 	}
 	f.run.Apply(*rec)
 	if f.loaded || rec.Seq == 0 {
@@ -364,7 +436,7 @@ func (t *Terminal) Init() tea.Cmd {
 	return tea.Batch(t.look(), t.compose.init())
 }
 
-// look reads the catalog and the inbox.
+// look reads the catalog, the newest runs and the inbox.
 func (t *Terminal) look() tea.Cmd {
 	return tea.Batch(func() tea.Msg {
 		c, err := t.backend.Catalog(t.ctx)
@@ -372,19 +444,9 @@ func (t *Terminal) look() tea.Cmd {
 			if t.catalog = c; err != nil {
 				t.fail(err)
 			}
+			t.home.settled()
 		}}
-	}, t.lookInbox())
-}
-
-func (t *Terminal) lookInbox() tea.Cmd {
-	return func() tea.Msg {
-		list, err := t.backend.Inbox(t.ctx)
-		return doneMsg{func() {
-			if err == nil {
-				t.inbox = list
-			}
-		}}
-	}
+	}, t.lookRuns())
 }
 
 // Update implements tea.Model.
@@ -400,9 +462,7 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if t.frame++; t.card != nil {
 			t.card.tick(time.Time(m))
 		}
-		if t.frame%50 == 0 {
-			cmd = t.lookInbox()
-		}
+		cmd = tea.Batch(t.poll(), t.tick())
 	case doneMsg:
 		if m.do != nil {
 			m.do()
@@ -448,6 +508,7 @@ func (t *Terminal) settle() tea.Cmd {
 
 // key routes a key: global ones first, then to what has the focus.
 func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
+	t.presses++
 	if !t.keys.is(k, "stop") {
 		t.quits = time.Time{}
 	}
@@ -488,11 +549,12 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 	case t.keys.is(k, "mode"):
 		return t.nextMode()
 	case t.keys.is(k, "back") && t.focus != onCard && len(t.panes) > 0 && !t.compose.completing():
-		if x, ok := t.top().(nested); ok && x.back() {
-			return nil
+		if x, ok := t.top().(nested); !ok || !x.back() {
+			t.pop()
 		}
-		t.pop()
 		return nil
+	case t.keys.is(k, "back") && t.escapes():
+		return t.stopAgent(t.view.chosen())
 	}
 	switch t.focus {
 	case onCard:
@@ -502,32 +564,16 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 		t.setFocus(onComposer)
 		return nil
 	case onPane:
-		if p := t.top(); p != nil {
-			return p.key(k)
-		}
-		return t.letter(k)
+		return t.top().key(k)
 	}
 	if t.card != nil && t.compose.empty() && t.card.takes(k) {
 		t.setFocus(onCard)
 		return t.card.key(k)
 	}
-	if p := t.top(); p != nil && t.compose.empty() && scrolls(k) {
+	if p := t.top(); p != t.home && t.compose.empty() && scrolls(k) {
 		return p.key(k)
 	}
 	return t.compose.key(k)
-}
-
-// letter carries out a key of the start page, where no run is shown.
-func (t *Terminal) letter(k tea.KeyPressMsg) tea.Cmd {
-	switch {
-	case t.keys.is(k, "help"):
-		t.push(newHelpPane(t))
-	case t.keys.is(k, "inbox"):
-		t.push(newInboxPane(t))
-	case t.keys.is(k, "runs"):
-		return t.showRuns()
-	}
-	return nil
 }
 
 // scrolls reports whether a key scrolls.
@@ -556,7 +602,7 @@ func (t *Terminal) setFocus(f focus) {
 	t.compose.focus(f == onComposer)
 }
 
-// top is the page on top, the run view if none covers it, nil on the start page.
+// top is the page on top: the run view if none covers it, the start page if no run is shown.
 func (t *Terminal) top() pane {
 	if n := len(t.panes); n > 0 {
 		return t.panes[n-1]
@@ -564,7 +610,7 @@ func (t *Terminal) top() pane {
 	if t.view != nil {
 		return t.view
 	}
-	return nil
+	return t.home
 }
 
 // push covers what is shown with a page, which has the focus.
@@ -578,6 +624,7 @@ func (t *Terminal) pop() {
 	t.panes = t.panes[:len(t.panes)-1]
 	if len(t.panes) == 0 {
 		t.setFocus(onComposer)
+		t.home.settled()
 	}
 }
 
@@ -654,12 +701,8 @@ func (t *Terminal) lines(w, h int) []string {
 	head := t.header(w)
 	room := h - len(head) - len(below)
 	var body []string
-	switch p := t.top(); {
-	case room <= 0:
-	case p != nil:
-		body = p.draw(w, room)
-	default:
-		body = t.startPage(w, room)
+	if room > 0 {
+		body = t.top().draw(w, room)
 	}
 	if len(body) > room {
 		body = body[:max(0, room)]
@@ -689,10 +732,10 @@ func (t *Terminal) inboxLine(w int) string {
 		case t.run != nil && q.Run == t.run.id:
 			here++
 		case other == "":
-			other = fmt.Sprintf("%s asks: %s", q.Run, q.Text)
+			other = fmt.Sprintf("%s asks: %s", q.Run, transcript.Line(q.Text))
 		}
 	}
-	if other == "" {
+	if _, listed := t.top().(*inboxPane); other == "" || listed || t.top() == pane(t.home) { // it is on the screen
 		return ""
 	}
 	n := len(t.inbox)
@@ -714,7 +757,7 @@ func (t *Terminal) hintLine(w int) string {
 	switch {
 	case t.focus == onCard && t.card != nil:
 		hints = t.card.hints()
-	case t.focus == onPane && t.top() != nil:
+	case t.focus == onPane:
 		hints = t.top().hints()
 	case t.focus == onComposer:
 		hints = t.compose.hints()
