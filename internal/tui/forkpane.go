@@ -105,10 +105,14 @@ func (p *forkPane) draw(w, h int) []string {
 	} else {
 		out = append(out, "", "Enter forks and runs it; Esc goes back.")
 	}
-	text := textPane{t: p.t, text: out, scroll: p.scroll}
-	lines := text.draw(w, h)
-	p.scroll = text.scroll
-	return lines
+	var lines []string
+	for _, l := range out {
+		for _, part := range wrapLine(l, w-1, 2) {
+			lines = append(lines, " "+part)
+		}
+	}
+	p.scroll = max(0, min(p.scroll, len(lines)-h))
+	return lines[p.scroll:min(len(lines), p.scroll+h)]
 }
 
 // listed names some paths.

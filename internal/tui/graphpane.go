@@ -544,7 +544,7 @@ func (p *graphPane) output(x *graphItem) tea.Cmd {
 			t.say(path + " has given nothing")
 			return
 		}
-		t.push(&textPane{t: t, name: "OUTPUT of " + x.name, text: out})
+		t.showText("OUTPUT of "+x.name, strings.Join(out, "\n"))
 	})
 }
 

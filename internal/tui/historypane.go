@@ -669,7 +669,7 @@ func (p *historyPane) key(k tea.KeyPressMsg) tea.Cmd {
 	case "up", "down", "k", "j":
 		p.choose(name == "up" || name == "k")
 	case "pgup", "pgdown":
-		p.view.scrollKey(k)
+		scrollKey(k, &p.view.scroll, p.view.height)
 	case "enter", "space", " ":
 		if p.sel == "" {
 			p.choose(false)
@@ -766,7 +766,7 @@ func (p *historyPane) diff() tea.Cmd {
 		}
 		out = append(out, runDiffLines(d)...)
 		return nil
-	}, func() { t.notice = ""; t.push(&textPane{t: t, name: "DIFF WITH NOW", text: out}) })
+	}, func() { t.notice = ""; t.showText("DIFF WITH NOW", strings.Join(out, "\n")) })
 }
 
 func changeLines(list []changeLine) []string {
@@ -791,52 +791,4 @@ func runDiffLines(d *superstep.RunDiff) []string {
 		}
 	}
 	return out
-}
-
-// A textPane shows lines of text.
-type textPane struct {
-	t      *Terminal
-	name   string
-	text   []string
-	scroll int
-	height int
-}
-
-func (p *textPane) title() string { return p.name }
-func (p *textPane) hints() string { return "↑↓ scroll · q back" }
-
-func (p *textPane) draw(w, h int) []string {
-	p.height = h
-	var out []string
-	for _, l := range p.text {
-		lead := l[:len(l)-len(strings.TrimLeft(l, " "))]
-		for i, part := range strings.Split(ansi.Wrap(strings.TrimLeft(l, " "), max(8, w-2-len(lead)), ""), "\n") {
-			if i > 0 {
-				part = "  " + part
-			}
-			out = append(out, ansi.Truncate(" "+lead+part, w, "…"))
-		}
-	}
-	p.scroll = max(0, min(p.scroll, len(out)-h))
-	return out[p.scroll:min(len(out), p.scroll+h)]
-}
-
-func (p *textPane) key(k tea.KeyPressMsg) tea.Cmd {
-	switch name := k.String(); {
-	case p.t.keys.is(k, "back"), p.t.keys.is(k, "quit"):
-		p.t.pop()
-	case name == "up", name == "k":
-		p.scroll--
-	case name == "down", name == "j":
-		p.scroll++
-	case name == "pgup":
-		p.scroll -= max(1, p.height-2)
-	case name == "pgdown", name == "space":
-		p.scroll += max(1, p.height-2)
-	case name == "home":
-		p.scroll = 0
-	case name == "end":
-		p.scroll = 1 << 30
-	}
-	return nil
 }

@@ -72,7 +72,7 @@ func testTerminal(t testing.TB, b Backend) *Terminal {
 func press(t testing.TB, term *Terminal, keys ...string) {
 	t.Helper()
 	for _, k := range keys {
-		_, cmd := term.Update(keyOf(k))
+		_, cmd := term.Update(keyNamed(k))
 		carry(term, cmd, 0)
 	}
 }

@@ -159,13 +159,13 @@ func (v *runPane) alone(t *transcript.Task, w int, yield func([]string) bool) bo
 	if t.Time.Elapsed(v.t.opt.Now()); !t.Ended() && t.State != transcript.Waiting {
 		live := v.live(t, w)
 		if team := v.unlinked(t); len(team) > 0 {
-			live = v.tree(team, w, false)
+			live = v.tree(team, nil, w, false)
 		}
 		if live != nil && !yield(live) {
 			return false
 		}
 	} else if team := v.unlinked(t); len(team) > 0 {
-		if !yield(v.tree(team, w, true)) {
+		if !yield(v.tree(team, nil, w, true)) {
 			return false
 		}
 	} else if t.State == transcript.Failed && t.Error != "" && len(v.t.panes) == 0 { // a page about the task has it in full

@@ -152,11 +152,8 @@ type pane interface {
 	hints() string                       // what the keys do, the most important first
 }
 
-// nested is a pane of several parts: Tab goes to the next, and Esc leaves what is in it first, before they have their usual meaning.
-type nested interface {
-	next() bool
-	back() bool
-}
+// A nester is a pane in which Esc leaves something before it closes the pane. A pane of several parts also has next, for Tab.
+type nester interface{ back() bool }
 
 // following is a run that the terminal follows.
 type following struct {
@@ -529,7 +526,7 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 		if t.focus == onComposer && t.compose.completing() {
 			break
 		}
-		if x, ok := t.top().(nested); ok && t.focus == onPane && x.next() {
+		if x, ok := t.top().(interface{ next() bool }); ok && t.focus == onPane && x.next() {
 			return nil
 		}
 		t.nextFocus()
@@ -549,7 +546,7 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 	case t.keys.is(k, "mode"):
 		return t.nextMode()
 	case t.keys.is(k, "back") && t.focus != onCard && len(t.panes) > 0 && !t.compose.completing():
-		if x, ok := t.top().(nested); !ok || !x.back() {
+		if x, ok := t.top().(nester); !ok || !x.back() {
 			t.pop()
 		}
 		return nil
