@@ -168,13 +168,16 @@ func (v *runPane) alone(t *transcript.Task, w int, yield func([]string) bool) bo
 		if !yield(v.tree(team, nil, w, true)) {
 			return false
 		}
-	} else if t.State == transcript.Failed && t.Error != "" && len(v.t.panes) == 0 { // a page about the task has it in full
+	} else if t.State == transcript.Failed && t.Error != "" && len(v.t.panes) == 0 && r.Error == "" { // a page about the task has it in full, and the end of the run
 		if !yield([]string{" " + v.t.pal.Red("✗ "+cut(transcript.Line(t.Error), w-4))}) {
 			return false
 		}
 	}
 	for i := len(t.Parts) - 1; i >= 0; i-- {
 		p := &t.Parts[i]
+		if p.Kind == transcript.Failure && i == len(t.Parts)-1 && t.State == transcript.Failed && r.Error != "" { // the end of the run says it
+			continue
+		}
 		lines := v.part(r, t, p, w)
 		if len(lines) > 0 && !yield(lines) {
 			return false
