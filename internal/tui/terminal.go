@@ -443,7 +443,7 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 		return tea.Suspend
 	case t.keys.is(k, "stop"):
 		return t.stopKey()
-	case t.keys.is(k, "leave") && t.compose.empty():
+	case t.keys.is(k, "leave") && t.compose.empty() && (t.focus != onCard || t.card == nil || t.card.text.value() == ""):
 		return tea.Quit
 	case t.keys.is(k, "focus"):
 		if t.focus == onComposer && t.compose.completing() {
