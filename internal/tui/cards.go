@@ -159,7 +159,7 @@ func (t *Terminal) firstCard() *cardView {
 // unsettled reports whether an answer to a run is on its way, or the run may have to be resumed after one.
 func (t *Terminal) unsettled(id string) bool {
 	for _, c := range t.cards {
-		if c.f.id == id && c.sent && !c.q.Answered {
+		if c.f.id == id && c.sent && !c.over {
 			return true
 		}
 	}
@@ -311,7 +311,7 @@ func (t *Terminal) answered(c *cardView, err error) {
 		}
 		t.owed[id] = t.owed[id] || c.f.ended
 	case errors.As(err, new(*journal.AnsweredError)), errors.As(err, &over):
-		c.q.Answered = true // nothing is left to do for it
+		c.over = true
 		t.fail(err)
 	default:
 		c.sent, c.left, c.err = false, true, transcript.Clean(err.Error())
@@ -396,8 +396,8 @@ func (t *Terminal) nextMode() tea.Cmd {
 	}
 	t.say(map[string]string{
 		"":        "every permission request is put to you",
-		modeEdits: "accept edits: changes of files in the project are allowed once, as long as their diff is known; commands are still asked about",
-		modePlan:  "plan: every permission request is denied, with the reason that nothing is to be changed",
+		modeEdits: "accept edits: ordinary edits in the project pass; commands and the rest still ask",
+		modePlan:  "plan: every permission request is denied",
 	}[t.compose.mode])
 	return nil
 }
@@ -431,7 +431,7 @@ func (t *Terminal) meet() tea.Cmd {
 	}
 	var cmds []tea.Cmd
 	for _, q := range f.asking() {
-		if c := t.cardOf(f, q); !c.sent && !c.left {
+		if c := t.cardOf(f, q); !c.sent && !c.left && !q.Since.Before(t.modeAt) {
 			if a := meets(t.compose.mode, q); a != nil {
 				cmds = append(cmds, t.answer(c, a))
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep/graph"
@@ -192,7 +193,7 @@ func TestConvention27Cards(t *testing.T) {
 		began := runlog.Record{Seq: 1, Time: s.now, Kind: runlog.KindRunStarted, Data: json.RawMessage(`{"workflow":"w","inputs":{}}`)}
 		s.give(&began)
 		seq, shown := uint64(1), map[string]time.Time{}
-		var ticked time.Time
+		var ticked, pressed time.Time
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			switch rapid.SampledFrom([]string{"key", "key", "key", "ask", "answer", "time", "draw", "stall"}).Draw(rt, "what") {
 			case "ask":
@@ -234,6 +235,8 @@ func TestConvention27Cards(t *testing.T) {
 				if card != nil && !card.since.IsZero() {
 					shown[card.q.Key] = card.since
 				}
+				quiet := s.now.Sub(pressed)
+				pressed = s.now
 				s.Update(keyNamed(name))
 				for _, c := range s.cards {
 					if c.sent {
@@ -248,7 +251,7 @@ func TestConvention27Cards(t *testing.T) {
 					rt.Fatalf("%s has answered what was not on the screen", name)
 				case !ok || s.now.Sub(since) < settle || ticked.Sub(since) < settle:
 					rt.Fatalf("%s has answered a card after %v", name, s.now.Sub(since))
-				case was == onPane || was == onComposer && typed:
+				case was == onPane || was == onComposer && (typed || quiet < settle):
 					rt.Fatalf("%s was for something else", name)
 				case name == "space" || name == "y" || name == "enter" && was != onCard:
 					rt.Fatalf("%s has answered", name)
@@ -627,4 +630,61 @@ func (s *onScreen) press(t *testing.T, names ...string) {
 	for _, name := range names {
 		s.Update(keyNamed(name))
 	}
+}
+
+// A line that is broken loses nothing but blanks, and no piece of it is too wide.
+func TestWrapLine(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		text := rapid.OneOf(rapid.StringMatching(`[a-z ]{0,300}`), rapid.StringMatching(`[a-z表 é-]{0,100}`), rapid.StringN(0, 200, -1)).Draw(rt, "text")
+		text = transcript.Clean(text)
+		w, indent := rapid.IntRange(4, 60).Draw(rt, "width"), rapid.IntRange(0, 6).Draw(rt, "indent")
+		lines := wrapLine(text, w, indent)
+		for _, l := range lines {
+			if ansi.StringWidth(l) > w {
+				rt.Fatalf("%q has %d cells of %d", l, ansi.StringWidth(l), w)
+			}
+		}
+		if got, want := strings.Join(strings.Fields(strings.Join(lines, "")), ""), strings.Join(strings.Fields(text), ""); got != want {
+			rt.Fatalf("%q is %q", want, got)
+		}
+	})
+}
+
+// The editor keeps what it is given, shows where the cursor is, and never more than there is room for.
+func TestEditor(t *testing.T) {
+	t.Parallel()
+	var e editor
+	for _, k := range []string{"a", "b", "left", "x", "home", "y", "end", "z", "backspace"} {
+		e.key(keyNamed(k))
+	}
+	if e.value() != "yaxb" {
+		t.Errorf("%q", e.value())
+	}
+	e.set("one two\n\tthree")
+	if lines, x, y := e.draw(20, 5); !slices.Equal(lines, []string{"one two", "    three"}) || x != 9 || y != 1 {
+		t.Errorf("%q, %d, %d", lines, x, y)
+	}
+	if e.key(keyNamed("up")); e.at != 6 || e.key(keyNamed("up")) {
+		t.Errorf("the cursor is at %d", e.at)
+	}
+	if e.key(keyNamed("ctrl+w")); e.value() != "one o\n\tthree" {
+		t.Errorf("%q", e.value())
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		var e editor
+		for range rapid.IntRange(0, 40).Draw(rt, "keys") {
+			if rapid.Bool().Draw(rt, "paste") {
+				e.insert(rapid.SampledFrom([]string{"word ", "表意", "\t", "\n", "\x1b[2J", "👩‍👧", "❤️", "\u202e"}).Draw(rt, "text"))
+			} else {
+				e.key(keyNamed(rapid.SampledFrom([]string{"left", "right", "up", "down", "home", "end", "backspace", "delete", "ctrl+w", "ctrl+u", "ctrl+k", "q"}).Draw(rt, "key")))
+			}
+		}
+		w, h := rapid.IntRange(4, 40).Draw(rt, "width"), rapid.IntRange(1, 6).Draw(rt, "height")
+		lines, x, y := e.draw(w, h)
+		inBox(rt, lines, w, h)
+		if x < 0 || x >= w || y < 0 || y >= len(lines) {
+			rt.Fatalf("the cursor is at %d, %d of %q", x, y, lines)
+		}
+	})
 }

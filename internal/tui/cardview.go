@@ -38,6 +38,7 @@ type cardView struct {
 
 	away bool // put away for later
 	sent bool // its answer is on its way, or recorded
+	over bool // somebody else has answered it, or the run has ended
 	left bool // no mode answers it
 	err  string
 
@@ -111,7 +112,7 @@ func (c *cardView) tick(at time.Time) {
 
 // takes reports whether a key is for the card while the composer has the focus and is empty: a number that answers it, once it was seen.
 func (c *cardView) takes(k tea.KeyPressMsg) bool {
-	if !c.armed || c.t.opt.Now().Sub(c.t.pressed) < settle {
+	if !c.listens() {
 		return false
 	}
 	switch {
@@ -121,6 +122,11 @@ func (c *cardView) takes(k tea.KeyPressMsg) bool {
 		return false
 	}
 	return c.digit(k) >= 0
+}
+
+// listens reports whether a number answers without the focus: the card was seen, and nobody is typing.
+func (c *cardView) listens() bool {
+	return c.armed && c.t.focus == onComposer && c.t.compose.empty() && c.t.opt.Now().Sub(c.t.pressed) >= settle
 }
 
 // digit returns the digit that a key is, -1 for none.
@@ -175,7 +181,7 @@ func (c *cardView) key(k tea.KeyPressMsg) tea.Cmd {
 		}
 		return nil
 	case !c.armed:
-		return nil
+		return c.early()
 	}
 	c.err = ""
 	n := c.digit(k)
@@ -201,6 +207,12 @@ func (c *cardView) key(k tea.KeyPressMsg) tea.Cmd {
 func (c *cardView) numbered() int {
 	n, _ := strconv.Atoi(c.number)
 	return n
+}
+
+// early tells that a key has answered nothing.
+func (c *cardView) early() tea.Cmd {
+	c.t.say("this question has only just come: press the key again")
+	return nil
 }
 
 // choice returns the choice with a number, nil if there is none.
@@ -295,7 +307,7 @@ func (c *cardView) typed(k tea.KeyPressMsg) tea.Cmd {
 		c.text.insert("\n")
 	case k.String() == "enter":
 		if !c.armed {
-			return nil
+			return c.early()
 		}
 		c.err = ""
 		return c.enter()
@@ -826,7 +838,7 @@ func (c *cardView) state() string {
 		return ""
 	case c.slot != 0:
 		return "Tab to answer"
-	case c.armed && c.t.focus == onComposer && c.t.compose.empty():
+	case c.listens():
 		return "a number answers"
 	}
 	return "Tab to answer"

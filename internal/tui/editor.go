@@ -82,7 +82,7 @@ func (e *editor) key(k tea.KeyPressMsg) bool {
 		if e.at > 0 {
 			e.remove(e.at-1, e.at)
 		}
-	case "delete":
+	case "delete", "ctrl+d":
 		if e.at < len(e.text) {
 			e.remove(e.at, e.at+1)
 		}

@@ -520,7 +520,7 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 	case t.keys.is(k, "leave") && t.editing():
 		t.say("what is edited would be lost; Esc leaves the editor")
 		return nil
-	case t.keys.is(k, "leave") && t.compose.empty():
+	case t.keys.is(k, "leave") && t.compose.empty() && (t.focus != onCard || t.card == nil || t.card.text.value() == ""):
 		return tea.Quit
 	case t.keys.is(k, "focus"):
 		if t.focus == onComposer && t.compose.completing() {
