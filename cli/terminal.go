@@ -128,4 +128,3 @@ func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, 
 	}
 	return out.String(), nil
 }
-

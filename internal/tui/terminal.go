@@ -427,8 +427,8 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 // settle brings what depends on runs up to date: the card, the bell, and pages that go on by themselves.
 func (t *Terminal) settle() tea.Cmd {
 	t.nextCard()
-	cmds := append(t.then, t.ring())
-	t.then = nil
+	cmds := []tea.Cmd{t.ring()}
+	cmds, t.then = append(cmds, t.then...), nil
 	for _, p := range t.panes {
 		if x, ok := p.(interface{ settle() tea.Cmd }); ok {
 			cmds = append(cmds, x.settle())
