@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/tui"
@@ -32,9 +33,16 @@ type terminalBackend struct {
 	global []string // the flags that the terminal was started with
 }
 
-// Engine implements tui.Backend. The engine has the workflows, to read the states of runs and to fork them.
+// Engine implements tui.Backend. The engine has the workflows, to read the states of runs and to fork them. Where the store cannot be written, it only
+// reads runs.
 func (b *terminalBackend) Engine(ctx context.Context) (*superstep.Engine, error) {
-	return b.a.engine(ctx, "", nil)
+	e, err := b.a.host().Engine(ctx, nil)
+	if err != nil {
+		if looking, none := b.a.host().Engine(ctx, &host.EngineOptions{Look: true}); none == nil {
+			return looking, nil
+		}
+	}
+	return e, err
 }
 
 // Start implements tui.Backend by this command with --detach.
