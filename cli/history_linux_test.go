@@ -93,7 +93,7 @@ func TestTmuxForkFromHistory(t *testing.T) {
 	x := openTmux(t, "110", "30", "gather")
 	x.until("superstep")
 	x.keys("'/history @last", "Enter")
-	found := regexp.MustCompile(`gather ([0-9a-f]{8})`).FindStringSubmatch(x.until("TIME TRAVEL", "completed", "step 3"))
+	found := regexp.MustCompile(`(?:gather|run) ([0-9a-f]{8})`).FindStringSubmatch(x.until("TIME TRAVEL", "completed", "step 3"))
 	if found == nil {
 		t.Fatal("the run has no name")
 	}
