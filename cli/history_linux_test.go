@@ -64,8 +64,8 @@ func (x *timeTravel) keys(keys ...string) {
 	}
 }
 
-// until waits for all of some texts on the screen.
-func (x *timeTravel) until(texts ...string) {
+// until waits for all of some texts on the screen, and returns it: another look may find it half drawn.
+func (x *timeTravel) until(texts ...string) string {
 	x.t.Helper()
 	missing := func(s string) string {
 		for _, text := range texts {
@@ -79,7 +79,7 @@ func (x *timeTravel) until(texts ...string) {
 		s := x.screen()
 		text := missing(s)
 		if text == "" {
-			return
+			return s
 		}
 		if time.Now().After(end) {
 			x.t.Fatalf("%q never came:\n%s", text, s)
@@ -93,8 +93,11 @@ func TestTmuxForkFromHistory(t *testing.T) {
 	x := openTmux(t, "110", "30", "gather")
 	x.until("superstep")
 	x.keys("'/history @last", "Enter")
-	x.until("TIME TRAVEL", "completed", "step 3")
-	first := regexp.MustCompile(`gather ([0-9a-f]{8})`).FindStringSubmatch(x.screen())[1]
+	found := regexp.MustCompile(`(?:gather|run) ([0-9a-f]{8})`).FindStringSubmatch(x.until("TIME TRAVEL", "completed", "step 3"))
+	if found == nil {
+		t.Fatal("the run has no name")
+	}
+	first := found[1]
 	x.keys("{", "{")
 	x.until("step 2, committed", `auth  "found"`)
 	x.keys("f")
@@ -133,5 +136,5 @@ func TestTmuxEditAndFork(t *testing.T) {
 	x.command("tmux", "-S", x.socket, "resize-window", "-x", "50", "-y", "20")
 	x.until("gather ↩ kept\n")
 	x.keys("q", "Tab", "h")
-	x.until("TIME TRAVEL")
+	x.until("TIME ", "state @", "completed")
 }

@@ -67,15 +67,23 @@ type folded struct {
 }
 
 // Engine implements tui.Backend. The engine has the workflows, to read the states of runs and to fork them. It creates the store: the first run is started by
-// another process, and must be found afterwards.
+// another process, and must be found afterwards. Where the store cannot be written, it only reads runs.
 func (b *terminalBackend) Engine(ctx context.Context) (*superstep.Engine, error) {
 	b.opening.Lock()
 	defer b.opening.Unlock()
-	var err error
-	if b.engine == nil {
-		b.engine, err = b.a.engine(ctx, "", nil)
+	if b.engine != nil {
+		return b.engine, nil
 	}
-	return b.engine, err
+	e, err := b.a.host().Engine(ctx, nil)
+	if err != nil {
+		if looking, none := b.a.host().Engine(ctx, &host.EngineOptions{Look: true}); none == nil {
+			e, err = looking, nil
+		}
+	}
+	if err == nil {
+		b.engine = e
+	}
+	return e, err
 }
 
 // Start implements tui.Backend by this command with --detach.

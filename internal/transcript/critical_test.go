@@ -21,10 +21,12 @@ func folded(t *testing.T, recs ...[4]any) *transcript.Run {
 	var r transcript.Run
 	for i, rec := range recs {
 		r.Apply(runlog.Record{Seq: uint64(i + 1), Kind: rec[0].(runlog.Kind), Path: rec[1].(string), Data: json.RawMessage(rec[2].(string)),
-			Time: noon.Add(time.Duration(rec[3].(int)) * time.Second)})
+			Time: noon.Add(seconds(rec[3].(int)))})
 	}
 	return &r
 }
+
+func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 func legs(list []transcript.Leg) string {
 	var out []string
@@ -75,7 +77,7 @@ func TestCritical(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := folded(t, c.recs...)
-			if got := legs(r.Critical(noon.Add(time.Duration(c.at) * time.Second))); got != c.want {
+			if got := legs(r.Critical(noon.Add(seconds(c.at)))); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})

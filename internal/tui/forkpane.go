@@ -224,7 +224,9 @@ func (p *historyPane) edit() tea.Cmd {
 	}
 	state := p.moments[i].state
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
-	key, label, value := unpointed(parts[0]), "", json.RawMessage(nil)
+	key := unpointed(parts[0])
+	var label string
+	var value json.RawMessage
 	var edit func(v json.RawMessage) graph.Edit
 	if p.pinned && len(parts) > 1 { // of a recipe: the output of a step
 		var s struct {

@@ -3,7 +3,6 @@ package tui
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -142,7 +141,7 @@ func (p *graphPane) text(i *graphItem, brief bool) (text string, colour func(str
 	if len(i.back) > 0 {
 		name += " ↺"
 	}
-	sign, word, colour := "◌", "", pal.Dim
+	sign, colour := "◌", pal.Dim
 	t := i.task
 	switch {
 	case t == nil && i.kept:
@@ -150,7 +149,7 @@ func (p *graphPane) text(i *graphItem, brief bool) (text string, colour func(str
 	case t == nil:
 		return name + " " + sign, colour
 	}
-	took := inwords.Brief(t.Time.Elapsed(p.now()))
+	word, took := "running", inwords.Brief(t.Time.Elapsed(p.now()))
 	switch {
 	case t.State == transcript.Done:
 		sign, word, colour = "✓", "done", pal.Green
@@ -167,7 +166,7 @@ func (p *graphPane) text(i *graphItem, brief bool) (text string, colour func(str
 	case t.Queued:
 		sign, word, took = "◌", "queued", ""
 	default:
-		sign, word, colour = "●", "running", func(s string) string { return s }
+		sign, colour = "●", func(s string) string { return s }
 	}
 	if n := len(i.tasks); n > 1 {
 		took = fmt.Sprintf("×%d %s", n, took)
@@ -472,7 +471,7 @@ func (p *graphPane) walk(dx, dy int) {
 func (p *graphPane) key(k tea.KeyPressMsg) tea.Cmd {
 	t := p.t
 	switch {
-	case t.keys.is(k, "back"), t.keys.is(k, "quit"), k.Text == "g":
+	case t.keys.is(k, "back"), t.keys.is(k, "quit"), t.keys.is(k, "graphs"):
 		t.pop()
 		return nil
 	case t.keys.is(k, "help"):
@@ -486,29 +485,35 @@ func (p *graphPane) key(k tea.KeyPressMsg) tea.Cmd {
 	switch k.String() {
 	case "left", "h":
 		p.walk(-1, 0)
+		return nil
 	case "right", "l":
 		p.walk(1, 0)
-	case "up", "k":
-		p.walk(0, -1)
-	case "down", "j":
-		p.walk(0, 1)
+		return nil
 	case "home":
 		p.choose(0)
 	case "end":
 		p.choose(len(p.items) - 1)
-	case "enter":
+	}
+	switch t.keys.which(k, "up", "down", "open", "collapse", "output", "fork", "rerun") {
+	case "up":
+		p.walk(0, -1)
+	case "down":
+		p.walk(0, 1)
+	case "open":
 		if x.task == nil {
 			t.say(x.name + " has not begun")
 			return nil
 		}
 		t.push(newAgentPane(t, p.f, x.task.Path))
-	case "z":
+	case "collapse":
 		p.collapsed[x.node] = x.name != x.node || !p.collapsed[x.node] && len(p.parts(x.tasks)) <= mostTasks
 		p.sel = x.node
-	case "o":
+	case "output":
 		return p.output(&x)
-	case "f", "r":
-		return p.fork(&x, k.String() == "r")
+	case "fork":
+		return p.fork(&x, false)
+	case "rerun":
+		return p.fork(&x, true)
 	}
 	return nil
 }
@@ -532,7 +537,7 @@ func (p *graphPane) output(x *graphItem) tea.Cmd {
 				out = append(out, "error: "+transcript.Line(d.Error))
 			}
 			if d.Update != nil {
-				out = append(out, strings.Split(transcript.Value(json.RawMessage(d.Update)), "\n")...)
+				out = append(out, strings.Split(transcript.Value(d.Update), "\n")...)
 			}
 		}
 		if len(out) == 0 && said != "" {

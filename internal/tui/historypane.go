@@ -274,7 +274,8 @@ func (p *historyPane) derive() tea.Cmd {
 		return nil
 	}
 	i := p.moment()
-	if p.moments == nil || i >= 0 && p.moments[i].state == nil || i > 0 && p.moments[i-1].state == nil {
+	missing := func(i int) bool { return i >= 0 && p.moments[i].state == nil }
+	if p.moments == nil || missing(i) || missing(i-1) {
 		p.reading = true
 		flow, recs, seq := p.flow, p.past.recs[:len(p.past.recs):len(p.past.recs)], p.past.seq(p.at)
 		return func() tea.Msg {
@@ -321,8 +322,12 @@ func (p *historyPane) title() string {
 	if n == 0 {
 		return "TIME TRAVEL"
 	}
+	moment := Moment(&p.then.run, &p.past.recs[max(p.at, 1)-1])
+	if p.t.width < 80 {
+		return fmt.Sprintf("TIME %d/%d · %s", p.past.seq(p.at), p.past.seq(n), moment)
+	}
 	return fmt.Sprintf("TIME TRAVEL · %s of %s · seq %d/%d · %s", inwords.Duration(p.elapsed(p.at)), inwords.Duration(p.elapsed(n)), p.past.seq(p.at),
-		p.past.seq(n), Moment(&p.then.run, &p.past.recs[max(p.at, 1)-1]))
+		p.past.seq(n), moment)
 }
 
 func (p *historyPane) elapsed(n int) time.Duration {
@@ -390,8 +395,8 @@ func (p *historyPane) columns(w, h int) []string {
 	if h <= 0 {
 		return nil
 	}
-	var parts [](func(w, h int) []string)
-	all := [](func(w, h int) []string){p.drawState, p.drawChanges, p.drawThen}
+	var parts []func(w, h int) []string
+	all := []func(w, h int) []string{p.drawState, p.drawChanges, p.drawThen}
 	switch p.most = 3; {
 	case w < 60:
 		p.most, parts = 1, all[p.part:p.part+1]
@@ -444,7 +449,7 @@ func (p *historyPane) bar(w int) string {
 	}
 	cells := make([]string, room)
 	here, until := column(p.at), -1
-	if next := p.past.next(p.at, markCommit, false); next > p.at {
+	if next := p.past.commit(p.at, false); next > p.at {
 		until = column(next)
 	}
 	for i := range cells {
@@ -621,11 +626,11 @@ func (p *historyPane) back() bool {
 }
 
 func (p *historyPane) key(k tea.KeyPressMsg) tea.Cmd {
-	t, name := p.t, k.String()
+	t := p.t
 	if p.jumping {
 		return p.jump(k)
 	}
-	if name != "p" {
+	if !t.keys.is(k, "play") {
 		p.playing = false
 	}
 	n := len(p.past.recs)
@@ -641,33 +646,61 @@ func (p *historyPane) key(k tea.KeyPressMsg) tea.Cmd {
 	case t.keys.is(k, "graphs"):
 		return t.showGraph()
 	}
-	switch name {
-	case "left", "right":
-		p.move(p.at + map[string]int{"left": -1, "right": 1}[name])
-	case "shift+left", "shift+right":
-		p.move(p.at + map[string]int{"shift+left": -10, "shift+right": 10}[name])
-	case "{":
-		p.move(p.past.next(p.at, markCommit, true))
-	case "}":
-		p.move(p.past.next(p.at, markCommit, false))
-	case "[":
+	switch t.keys.which(k, "earlier", "later", "stepBack", "stepOn", "commitBack", "commitOn", "jump", "fork", "edit", "diff", "play", "up", "down") {
+	case "earlier":
+		p.move(p.at - 1)
+	case "later":
+		p.move(p.at + 1)
+	case "commitBack":
+		p.move(p.past.commit(p.at, true))
+	case "commitOn":
+		p.move(p.past.commit(p.at, false))
+	case "stepBack":
 		begin := 1
-		if m := p.past.next(p.at-1, markCommit, true); m < p.at-1 {
+		if m := p.past.commit(p.at-1, true); m < p.at-1 {
 			begin = m + 1
 		}
 		p.move(begin)
-	case "]":
-		if m := p.past.next(p.at-1, markCommit, false); m > p.at-1 {
+	case "stepOn":
+		if m := p.past.commit(p.at-1, false); m > p.at-1 {
 			p.move(m + 1)
 		} else {
 			p.move(n)
 		}
+	case "jump":
+		p.jumping, p.typed = true, ""
+	case "fork":
+		return p.fork(nil, "")
+	case "edit":
+		return p.edit()
+	case "diff":
+		return p.diff()
+	case "play":
+		if p.playing = !p.playing; p.playing && p.at == n {
+			p.move(1)
+		}
+		p.played = p.elapsed(p.at)
+	case "up":
+		p.choose(true)
+	case "down":
+		p.choose(false)
+	default:
+		p.other(k)
+	}
+	return nil
+}
+
+// other takes the keys that mean the same everywhere.
+func (p *historyPane) other(k tea.KeyPressMsg) {
+	switch name := k.String(); name {
+	case "shift+left":
+		p.move(p.at - 10)
+	case "shift+right":
+		p.move(p.at + 10)
 	case "home":
 		p.move(1)
 	case "end":
-		p.move(n)
-	case "up", "down", "k", "j":
-		p.choose(name == "up" || name == "k")
+		p.move(len(p.past.recs))
 	case "pgup", "pgdown":
 		scrollKey(k, &p.view.scroll, p.view.height)
 	case "enter", "space", " ":
@@ -675,26 +708,11 @@ func (p *historyPane) key(k tea.KeyPressMsg) tea.Cmd {
 			p.choose(false)
 		}
 		p.open[p.sel] = !p.open[p.sel]
-	case "f":
-		return p.fork(nil, "")
-	case "e":
-		return p.edit()
-	case "d":
-		return p.diff()
-	case "p":
-		p.playing = !p.playing
-		if p.at == n {
-			p.move(1)
-		}
-		p.played = p.elapsed(p.at)
-	case ":":
-		p.jumping, p.typed = true, ""
 	default:
 		if len(name) == 1 && name >= "0" && name <= "9" {
 			p.jumping, p.typed = true, name
 		}
 	}
-	return nil
 }
 
 // choose selects the value above or below.

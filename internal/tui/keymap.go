@@ -63,6 +63,20 @@ func bindings() []binding {
 		{"addModel", []string{"m"}, "how to add a model", "On the start page"},
 		{"doctor", []string{"c"}, "check this machine", "On the start page"},
 		{"trust", []string{"t"}, "decide what of this project to trust", "On the start page"},
+		{"earlier", []string{"left"}, "the record before; with Shift ten; Home is the first", "Back in time"},
+		{"later", []string{"right"}, "the record after; End is the last, digits and Enter any", "Back in time"},
+		{"stepBack", []string{"["}, "where the step began, or the one before", "Back in time"},
+		{"stepOn", []string{"]"}, "where the next step began", "Back in time"},
+		{"commitBack", []string{"{"}, "the commit before", "Back in time"},
+		{"commitOn", []string{"}"}, "the next commit", "Back in time"},
+		{"jump", []string{":"}, "go to a record by its number", "Back in time"},
+		{"play", []string{"p"}, "play, eight times as fast", "Back in time"},
+		{"diff", []string{"d"}, "compare the state then with that of now", "Back in time"},
+		{"edit", []string{"e"}, "edit the selected value, and fork with it", "Back in time"},
+		{"fork", []string{"f"}, "fork there, or from before a node of the graph", "Back in time"},
+		{"rerun", []string{"r"}, "run a node, and what follows from it, again in a fork", "In the graph"},
+		{"output", []string{"o"}, "show what a node gave", "In the graph"},
+		{"collapse", []string{"z"}, "show the tasks of a node as one, or one by one", "In the graph"},
 	}
 }
 
@@ -109,6 +123,16 @@ func KeyActions() []string {
 
 func (m *keymap) is(k tea.KeyPressMsg, action string) bool {
 	return slices.Contains(m.keys[action], k.String()) || slices.Contains(m.keys[action], k.Text) && k.Text != ""
+}
+
+// which returns the first of some actions that a key is for, "" for none.
+func (m *keymap) which(k tea.KeyPressMsg, actions ...string) string {
+	for _, a := range actions {
+		if m.is(k, a) {
+			return a
+		}
+	}
+	return ""
 }
 
 // helpPane lists the keys.

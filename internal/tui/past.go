@@ -3,7 +3,6 @@ package tui
 import (
 	"encoding/json"
 	"iter"
-	"slices"
 	"sort"
 	"time"
 
@@ -106,8 +105,10 @@ func (p *past) cut(n int) *transcript.Run {
 	if i := min(n/max(p.every, 1), len(p.saved)); i > 0 {
 		from, base = i*p.every, p.saved[i-1]
 	}
-	if p.near != nil && int(p.place(p.near.Seq)) <= n && int(p.place(p.near.Seq)) > from {
-		from, base = p.place(p.near.Seq), p.near
+	if p.near != nil {
+		if at := p.place(p.near.Seq); at <= n && at > from {
+			from, base = at, p.near
+		}
 	}
 	run := &transcript.Run{Window: pastWindow}
 	if base != nil {
@@ -135,22 +136,19 @@ func (p *past) seq(n int) uint64 {
 	return p.recs[min(n, len(p.recs))-1].Seq
 }
 
-// next returns the nearest mark of a sign after the first n records, or before them; n itself if there is none.
-func (p *past) next(n int, sign rune, back bool) int {
-	if back {
-		for _, m := range slices.Backward(p.marks) {
-			if m.sign == sign && m.at < n {
-				return m.at
-			}
-		}
-		return n
-	}
+// commit returns the nearest commit after the first n records, or before the last of them; n itself if there is none.
+func (p *past) commit(n int, back bool) int {
+	out := n
 	for _, m := range p.marks {
-		if m.sign == sign && m.at > n {
+		switch {
+		case m.sign != markCommit:
+		case back && m.at < n:
+			out = m.at
+		case !back && m.at > n:
 			return m.at
 		}
 	}
-	return n
+	return out
 }
 
 // A moment is a checkpoint of the run's graph. Its state is nil if it is not kept.
