@@ -126,7 +126,8 @@ func (p *inboxPane) key(k tea.KeyPressMsg) tea.Cmd {
 		return t.showRuns()
 	case len(t.inbox) == 0:
 	case t.keys.is(k, "open"):
-		return t.answerHere(&t.inbox[p.cur.at])
+		w := t.inbox[p.cur.at]
+		return t.answerHere(&w)
 	case t.keys.is(k, "openRun"):
 		t.open(t.inbox[p.cur.at].Run)
 	}
@@ -135,8 +136,11 @@ func (p *inboxPane) key(k tea.KeyPressMsg) tea.Cmd {
 
 // answerHere shows the card of a question of any run.
 func (t *Terminal) answerHere(q *Waiting) tea.Cmd {
-	t.open(q.Run)
-	return nil
+	if q.Key == "" { // a budget, which its run can tell more about
+		t.open(q.Run)
+		return nil
+	}
+	return t.showCard(q)
 }
 
 const (

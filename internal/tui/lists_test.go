@@ -300,8 +300,8 @@ func TestStartPage(t *testing.T) {
 	h.fleet()
 	h.look()
 	h.golden("start")
-	h.press("tab", "enter")
-	h.until("ship ship0001", "Which region?")
+	h.press("tab", "enter") // its card comes over the page
+	h.until("run ship0001 · work asks", "Needs you (2)")
 }
 
 func TestStartPageWithoutModel(t *testing.T) {
@@ -345,8 +345,12 @@ func TestInboxPane(t *testing.T) {
 	if p := h.until("1 question in 1 run"); !strings.Contains(p, sel) { // the list has moved under the cursor
 		t.Errorf("%q is not selected any more:\n%s", sel, p)
 	}
+	h.press("enter")
+	h.until("run ship0002 · work asks", "▏INBOX", "  ? ship0002"[1:])
+	h.press("esc", "tab", "tab")
+	h.until("▏INBOX")
 	h.press("o")
-	h.until("ship ship0002", "Which region?")
+	h.until(" ship ship0002", "step")
 }
 
 func TestRunsPane(t *testing.T) {

@@ -168,7 +168,7 @@ func (v *runPane) alone(t *transcript.Task, w int, yield func([]string) bool) bo
 		if !yield(v.tree(team, nil, w, true)) {
 			return false
 		}
-	} else if t.State == transcript.Failed && t.Error != "" && len(v.t.panes) == 0 && r.Error == "" { // a page about the task has it in full, and the end of the run
+	} else if t.State == transcript.Failed && t.Error != "" && !v.inFull() && r.Error == "" { // a page about the task has it in full, and the end of the run
 		if !yield([]string{" " + v.t.pal.Red("✗ "+cut(transcript.Line(t.Error), w-4))}) {
 			return false
 		}
@@ -189,10 +189,16 @@ func (v *runPane) alone(t *transcript.Task, w int, yield func([]string) bool) bo
 	return true
 }
 
+// inFull reports whether it draws for a page about one task, which tells its error and its agents by itself.
+func (v *runPane) inFull() bool {
+	_, ok := v.t.top().(*agentPane)
+	return ok
+}
+
 // unlinked returns the agents that work for a task, or did when it was cut off, and whose call is not in the log: calls that only hold agents are recorded
 // when they end, and who follows a run from the middle of one has not heard of it.
 func (v *runPane) unlinked(t *transcript.Task) []row {
-	if len(t.Children) == 0 || len(v.t.panes) > 0 { // which list them themselves
+	if len(t.Children) == 0 || v.inFull() {
 		return nil
 	}
 	calls := map[*transcript.Task]bool{}
