@@ -33,7 +33,7 @@ type harbour struct {
 	store   runlog.Store
 	engine  *superstep.Engine
 	clock   atomic.Int64 // seconds after noon
-	moves   bool // the clock, while something is waited for
+	moves   bool         // the clock, while something is waited for
 	release chan struct{}
 	folder  Catalog
 
