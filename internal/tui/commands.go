@@ -179,8 +179,8 @@ func inputsHint(inputs []workflow.Input) string {
 	return strings.Join(append(out, more...), " ")
 }
 
-// words splits a line as a shell does, without any expansion. A quote that is not closed goes to the end.
-func words(line string) []string {
+// Words splits a line as a shell does, without any expansion. A quote that is not closed goes to the end.
+func Words(line string) []string {
 	var out []string
 	var b strings.Builder
 	in, quote := false, rune(0)
@@ -220,7 +220,7 @@ func readInputs(w *workflow.Workflow, line string) (json.RawMessage, error) {
 	var g arguments.Given
 	f.VarP((*arguments.List)(&g.Pairs), "input", "i", "")
 	arguments.AddFlags(f, func(name string) bool { return f.Lookup(name) != nil }, w)
-	if err := f.Parse(words(line)); err != nil {
+	if err := f.Parse(Words(line)); err != nil {
 		return nil, err
 	}
 	if g.Words, g.Flags = f.Args(), f; f.ArgsLenAtDash() >= 0 {
@@ -449,7 +449,7 @@ func (t *Terminal) budgetCommand(args string) tea.Cmd {
 	line := []string{"runs", "budget", t.run.id}
 	limits := map[string]string{"cost": "--max-cost", "money": "--max-cost", "tokens": "--max-tokens", "agents": "--max-agents", "turns": "--max-turns",
 		"calls": "--max-calls", "time": "--timeout", "timeout": "--timeout"}
-	for _, w := range words(args) {
+	for _, w := range Words(args) {
 		key, value, ok := strings.Cut(w, "=")
 		flag := limits[strings.TrimPrefix(key, "max-")]
 		switch {
