@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
@@ -154,17 +155,11 @@ func (t *plainTerminal) command(ctx context.Context, line string) {
 // foreground carries out a command line of this program, and goes on with the run that it has executed.
 func (t *plainTerminal) foreground(ctx context.Context, args ...string) {
 	a := t.a
-	args = append(args[:len(args):len(args)], a.globalArgs()...)
-	if i := slices.Index(args, "--"); i >= 0 { // flags go before it
-		n := len(args) - len(a.globalArgs())
-		args = slices.Concat(args[:i], args[n:], args[i:n])
-	}
 	opt := a.opt
-	opt.Args, opt.Demo = args, false
+	opt.Args, opt.Demo = detach.Args(args, append(a.globalArgs(), "--plain")...), false
 	sub := newApp(&a.cfg, &opt)
 	sub.opt.Demo = a.opt.Demo
 	sub.tty, sub.out, sub.err = a.tty, a.out, a.err // one goroutine reads the terminal
-	sub.set.Plain = true
 	sub.run(ctx)
 	a.look()
 	if sub.begun == "" {

@@ -183,7 +183,7 @@ func inputsHint(inputs []workflow.Input) string {
 func Words(line string) []string {
 	var out []string
 	var b strings.Builder
-	in, quote := false, rune(0)
+	in, quote, last := false, rune(0), ' '
 	escaped := false
 	for _, r := range line {
 		switch {
@@ -194,7 +194,7 @@ func Words(line string) []string {
 			escaped, in = true, true
 		case quote != 0 && r == quote:
 			quote = 0
-		case quote == 0 && (r == '"' || r == '\'' && !in):
+		case quote == 0 && (r == '"' || r == '\'' && (!in || last == '=')):
 			quote, in = r, true
 		case quote == 0 && (r == ' ' || r == '\t' || r == '\n'):
 			if in {
@@ -206,6 +206,7 @@ func Words(line string) []string {
 			b.WriteRune(r)
 			in = true
 		}
+		last = r
 	}
 	if in {
 		out = append(out, b.String())

@@ -34,6 +34,7 @@ type composer struct {
 	mode string // "", "accept edits" or "plan"; see nextMode
 
 	run     string   // whose draft this is, "" for the next chat
+	loaded  bool     // it is shown
 	parts   []string // what was pasted: the text has [#1 pasted 12 lines] in the place of the first
 	history *history
 	past    int    // the text of the history that is shown, the length of the list for none
@@ -131,16 +132,14 @@ func (c *composer) moveTo(line, col int) {
 
 // load shows the draft of a run, and keeps that of the one before.
 func (c *composer) load(run string) {
-	c.stash()
-	c.run = run
-	d := c.drafts.all[run]
-	text := strings.Join(append(slices.Clone(d.Sending), nonEmpty(d.Text)...), "\n")
-	if len(c.queued[run]) > 0 { // they are on their way, and no leftovers of a crash
-		text = d.Text
+	if c.loaded {
+		c.stash()
 	}
+	c.run, c.loaded = run, true
+	d := c.drafts.all[run]
 	c.area.Reset()
 	c.parts, c.popup, c.search = d.Parts, popup{}, nil
-	c.area.SetValue(text)
+	c.area.SetValue(d.Text)
 	c.area.MoveToEnd()
 }
 

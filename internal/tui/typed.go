@@ -150,6 +150,7 @@ func readDrafts(dir string, now time.Time) *drafts {
 		if run == newChat {
 			run = ""
 		}
+		one.Text, one.Sending = strings.Join(append(one.Sending, nonEmpty(one.Text)...), "\n"), nil // whether they arrived is for the user to see
 		d.all[run] = one
 	}
 	return d
