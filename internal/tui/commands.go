@@ -605,9 +605,9 @@ func (t *Terminal) lookCatalog() tea.Cmd {
 				t.fail(err)
 				return
 			}
-			if t.catalog = c; t.compose.completing() && t.compose.search == nil {
+			if t.catalog = c; t.focus == onComposer && t.compose.search == nil {
 				sel := t.compose.popup.sel
-				t.compose.offer()
+				t.compose.late = t.compose.offer()
 				t.compose.popup.sel = min(sel, max(0, len(t.compose.popup.offers)-1))
 			}
 		}}

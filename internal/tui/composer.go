@@ -41,7 +41,6 @@ type composer struct {
 	own     string // what was typed before the history was looked at
 	drafts  *drafts
 	saving  bool // drafts are written in a moment
-	queued  map[string][]queuedText
 
 	search *searching // nil unless the history is searched
 	popup  popup
@@ -50,12 +49,7 @@ type composer struct {
 	filesAt  time.Time
 	reading  bool // files are being listed
 	lookedAt time.Time
-}
-
-// queuedText is a message that was sent to a run and that its log does not have.
-type queuedText struct {
-	text  string
-	after uint64 // the run's last record at that time
+	late     tea.Cmd // what a list of completions needs that was made without a key
 }
 
 // searching is an incremental search of the history.
@@ -71,11 +65,11 @@ type draftMsg struct{}
 func newComposer(t *Terminal) *composer {
 	a := textarea.New()
 	a.Prompt, a.ShowLineNumbers, a.EndOfBufferCharacter = "> ", false, ' '
-	a.Placeholder = "message, /command, !shell, @agent or @file"
+	a.SetStyles(textarea.Styles{Cursor: textarea.CursorStyle{Blink: !t.opt.Calm}}) // the terminal's own colors
 	a.DynamicHeight, a.MinHeight, a.MaxHeight, a.MaxContentHeight = true, 1, 8, 10_000
 	a.SetVirtualCursor(false)
 	a.KeyMap.InsertNewline.SetKeys(t.keys.keys["newline"]...)
-	c := &composer{t: t, area: a, history: readHistory(t.opt.History), drafts: readDrafts(t.opt.Drafts, t.opt.Now()), queued: map[string][]queuedText{}}
+	c := &composer{t: t, area: a, history: readHistory(t.opt.History), drafts: readDrafts(t.opt.Drafts, t.opt.Now())}
 	c.past = len(c.history.list)
 	return c
 }
@@ -187,47 +181,42 @@ func (c *composer) keep() {
 	_ = c.drafts.save()()
 }
 
-// hold keeps a message on disk until it has been delivered. Done is called with the lock held; with an error the message is put back.
-func (c *composer) hold(run, text string) (done func(err error)) {
+// hold queues a message to a run, on disk too, until its log has it. Sent is called with the lock held: with an error the message is put back, and if it
+// was not queued within the run, it has arrived.
+func (c *composer) hold(run, text string, after uint64) (sent func(err error, queued bool)) {
 	d := c.drafts.all[run]
-	d.Sending = append(slices.Clone(d.Sending), text)
+	d.Sending = append(slices.Clone(d.Sending), sending{Text: text, After: after, here: true})
 	c.drafts.set(run, d)
-	return func(err error) {
+	return func(err error, queued bool) {
 		d := c.drafts.all[run]
-		if i := slices.Index(d.Sending, text); i >= 0 {
-			d.Sending = slices.Delete(slices.Clone(d.Sending), i, i+1)
+		if i := slices.IndexFunc(d.Sending, func(s sending) bool { return s.here && s.Text == text }); i >= 0 {
+			d.Sending = slices.Clone(d.Sending)
+			if d.Sending[i].here = false; err != nil || !queued {
+				d.Sending = slices.Delete(d.Sending, i, i+1)
+			}
+			c.drafts.set(run, d)
 		}
-		c.drafts.set(run, d)
-		if err == nil {
-			return
+		if err != nil {
+			c.giveBack(run, text)
 		}
-		c.unqueue(run, text)
-		if c.run == run {
-			c.set(strings.TrimRight(text+"\n"+c.area.Value(), "\n"))
-			return
-		}
-		d.Text = strings.TrimRight(text+"\n"+d.Text, "\n")
-		c.drafts.set(run, d)
 	}
 }
 
-// queue shows a message until the log of the run has it.
-func (c *composer) queue(run, text string, after uint64) {
-	c.queued[run] = append(c.queued[run], queuedText{text, after})
-}
-
-func (c *composer) unqueue(run, text string) {
-	if i := slices.IndexFunc(c.queued[run], func(q queuedText) bool { return q.text == text }); i >= 0 {
-		c.queued[run] = slices.Delete(c.queued[run], i, i+1)
+// giveBack puts a message back that did not arrive.
+func (c *composer) giveBack(run, text string) {
+	if c.run == run {
+		c.set(strings.TrimRight(text+"\n"+c.area.Value(), "\n"))
+		return
 	}
-	if len(c.queued[run]) == 0 {
-		delete(c.queued, run)
-	}
+	d := c.drafts.all[run]
+	d.Text = strings.TrimRight(text+"\n"+d.Text, "\n")
+	c.drafts.set(run, d)
 }
 
 // heard takes messages off the queue that a record of the run has.
 func (c *composer) heard(run string, rec *runlog.Record) {
-	if len(c.queued[run]) == 0 || rec.Seq == 0 {
+	d := c.drafts.all[run]
+	if len(d.Sending) == 0 || rec.Seq == 0 {
 		return
 	}
 	var texts []string
@@ -239,17 +228,39 @@ func (c *composer) heard(run string, rec *runlog.Record) {
 			texts = append(texts, text)
 		}
 	case runlog.KindSettled:
-		if d := mail.Settled(rec); d != nil {
-			for _, m := range mail.SteeringOf(d) {
+		if s := mail.Settled(rec); s != nil {
+			for _, m := range mail.SteeringOf(s) {
 				texts = append(texts, m.Text)
 			}
 		}
 	}
 	for _, text := range texts {
-		if slices.ContainsFunc(c.queued[run], func(q queuedText) bool { return q.text == text && rec.Seq > q.after }) {
-			c.unqueue(run, text)
+		if i := slices.IndexFunc(d.Sending, func(s sending) bool { return s.Text == text && rec.Seq > s.After }); i >= 0 {
+			d.Sending = slices.Delete(slices.Clone(d.Sending), i, i+1)
+			c.drafts.set(run, d)
 		}
 	}
+}
+
+// settle puts messages back that the run stopped without reading, such as those of a terminal that crashed.
+func (c *composer) settle() tea.Cmd {
+	t, cmd := c.t, c.late
+	c.late = nil
+	d := c.drafts.all[c.run]
+	if t.run == nil || t.run.id != c.run || !t.run.loaded || t.moves() || len(d.Sending) == 0 {
+		return cmd
+	}
+	var back []string
+	d.Sending = slices.DeleteFunc(slices.Clone(d.Sending), func(s sending) bool {
+		if !s.here {
+			back = append(back, s.Text)
+		}
+		return !s.here
+	})
+	if c.drafts.set(c.run, d); back != nil {
+		c.giveBack(c.run, strings.Join(back, "\n"))
+	}
+	return tea.Batch(cmd, c.changed())
 }
 
 func (c *composer) hints() string {
@@ -269,12 +280,13 @@ func (c *composer) draw(w, h int) []string {
 	c.area.MaxHeight = max(1, h)
 	c.area.SetWidth(w - 1)
 	var out []string
-	for i, q := range c.queued[c.run] {
+	queue := c.drafts.all[c.run].Sending
+	for i, q := range queue {
 		if i == 3 {
-			out = append(out, pal.Dim(fmt.Sprintf(" queued: %d more", len(c.queued[c.run])-i)))
+			out = append(out, pal.Dim(fmt.Sprintf(" queued: %d more", len(queue)-i)))
 			break
 		}
-		out = append(out, pal.Dim(cut(" queued: "+transcript.Line(q.text), w)))
+		out = append(out, pal.Dim(cut(" queued: "+transcript.Line(q.Text), w)))
 	}
 	switch {
 	case c.search != nil:
@@ -289,6 +301,9 @@ func (c *composer) draw(w, h int) []string {
 		if hint := c.t.argumentHint(c.area.Value()); hint != "" {
 			out = append(out, pal.Dim(cut(" "+hint, w)))
 		}
+	}
+	if c.area.Value() == "" {
+		return append(out, cut(" "+c.area.Prompt+pal.Dim("message, /command, !shell, @agent or @file"), w))
 	}
 	for line := range strings.SplitSeq(c.area.View(), "\n") {
 		out = append(out, " "+line)

@@ -227,7 +227,7 @@ func TestDrafts(t *testing.T) {
 	dir, now := filepath.Join(t.TempDir(), "drafts"), time.Now()
 	d := readDrafts(dir, now)
 	d.set("7f3a", draft{Text: "half a thought", Parts: []string{"pasted"}})
-	d.set("", draft{Sending: []string{"on its way"}})
+	d.set("", draft{Sending: []sending{{Text: "on its way"}}})
 	d.set("../../evil", draft{Text: "no file"})
 	if err := d.save()(); err != nil {
 		t.Fatal(err)
@@ -479,7 +479,7 @@ func TestMessageIsNotLost(t *testing.T) {
 	if d.typed() != "precious words" {
 		t.Fatalf("%q", d.typed())
 	}
-	d.term.compose.drafts.set("", draft{Sending: []string{"was sent"}, Text: "was typed"})
+	d.term.compose.drafts.set("", draft{Sending: []sending{{Text: "was sent"}}, Text: "was typed"})
 	d.term.compose.area.SetValue("was typed")
 	d.term.compose.keep()
 	d.open()

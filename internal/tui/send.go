@@ -33,10 +33,9 @@ func (t *Terminal) message(text string) tea.Cmd {
 	case task != nil && !t.view.talks() && !task.Ended():
 		path = task.Path
 	}
-	done := t.compose.hold(id, rest)
-	t.compose.queue(id, rest, r.Seq)
+	sent := t.compose.hold(id, rest, r.Seq)
 	if !held {
-		return t.starting(&Start{Run: id, Message: rest}, done)
+		return t.starting(&Start{Run: id, Message: rest}, sent)
 	}
 	d := &delivery{t: t, run: id, text: rest, path: path, talks: t.view.talks()}
 	if !running {
@@ -54,7 +53,7 @@ func (t *Terminal) message(text string) tea.Cmd {
 			id, err = d.deliver()
 		}
 		return doneMsg{func() {
-			done(err)
+			sent(err, running && id == "")
 			switch {
 			case err != nil && t.ctx.Err() == nil:
 				t.fail(err)
@@ -145,14 +144,14 @@ func (t *Terminal) chat(agent, text string) tea.Cmd {
 	if t.run != nil {
 		run = t.run.id
 	}
-	return t.starting(&Start{Workflow: "agent", Inputs: inputs}, t.compose.hold(run, text))
+	return t.starting(&Start{Workflow: "agent", Inputs: inputs}, t.compose.hold(run, text, 0))
 }
 
 // start starts a run in a process of its own and shows it.
-func (t *Terminal) start(s *Start) tea.Cmd { return t.starting(s, func(error) {}) }
+func (t *Terminal) start(s *Start) tea.Cmd { return t.starting(s, func(error, bool) {}) }
 
-// starting is like start, and calls done with the lock held when the run has begun or has not.
-func (t *Terminal) starting(s *Start, done func(err error)) tea.Cmd {
+// starting is like start, and calls sent with the lock held when the run has begun or has not, see hold.
+func (t *Terminal) starting(s *Start, sent func(err error, queued bool)) tea.Cmd {
 	if s.Run == "" && s.Model == "" {
 		s.Model = t.model
 	}
@@ -167,11 +166,11 @@ func (t *Terminal) starting(s *Start, done func(err error)) tea.Cmd {
 		return doneMsg{func() {
 			if err != nil {
 				t.fail(err)
-				done(err)
+				sent(err, false)
 				return
 			}
 			t.notice = ""
-			done(nil)
+			sent(nil, false)
 			t.shown(id)
 		}}
 	}

@@ -426,7 +426,7 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 // settle brings what depends on runs up to date: the card, and the bell.
 func (t *Terminal) settle() tea.Cmd {
 	t.nextCard()
-	return t.ring()
+	return tea.Batch(t.ring(), t.compose.settle())
 }
 
 // key routes a key: global ones first, then to what has the focus.

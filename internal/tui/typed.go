@@ -111,9 +111,16 @@ func (h *history) find(query string, before int) int {
 
 // A draft is what was typed for a run and is not in its log yet.
 type draft struct {
-	Text    string   `json:"text,omitempty"`
-	Parts   []string `json:"parts,omitempty"`   // what was pasted into it, see composer.parts
-	Sending []string `json:"sending,omitempty"` // messages on their way
+	Text    string    `json:"text,omitempty"`
+	Parts   []string  `json:"parts,omitempty"`   // what was pasted into it, see composer.parts
+	Sending []sending `json:"sending,omitempty"` // messages on their way, the oldest first
+}
+
+// sending is a message that was sent to a run and that its log does not have yet.
+type sending struct {
+	Text  string `json:"text"`
+	After uint64 `json:"after,omitempty"` // the run's last record at that time
+	here  bool   // this terminal waits to hear that it has arrived
 }
 
 func (d draft) empty() bool { return strings.TrimSpace(d.Text) == "" && len(d.Sending) == 0 }
@@ -147,10 +154,13 @@ func readDrafts(dir string, now time.Time) *drafts {
 		if b, err := os.ReadFile(name); err != nil || json.Unmarshal(b, &one) != nil {
 			continue
 		}
-		if run == newChat {
+		if run == newChat { // whether a chat began is for the user to see
 			run = ""
+			for _, s := range slices.Backward(one.Sending) {
+				one.Text = strings.TrimRight(s.Text+"\n"+one.Text, "\n")
+			}
+			one.Sending = nil
 		}
-		one.Text, one.Sending = strings.Join(append(one.Sending, nonEmpty(one.Text)...), "\n"), nil // whether they arrived is for the user to see
 		d.all[run] = one
 	}
 	return d
