@@ -133,7 +133,7 @@ func (t *plainTerminal) command(ctx context.Context, line string) {
 				run, words = words[0], words[1:]
 			}
 			if run == "" {
-				a.err.line("there is no run yet; /runs lists them, /resume RUN takes one up")
+				a.err.line("there is no run yet; /runs lists them, /resume RUN resumes one")
 				return
 			}
 			args[i] = run
@@ -152,7 +152,7 @@ func (t *plainTerminal) command(ctx context.Context, line string) {
 	a.err.line(fmt.Sprintf("there is no command /%s%s; /help lists them", name, strings.Replace(suggest.Hint(name, names), "\"?", "\"", 1)))
 }
 
-// foreground carries out a command line of this program, and goes on with the run that it has executed.
+// foreground carries out a command line of this program, and talks to the run that it has executed from then on.
 func (t *plainTerminal) foreground(ctx context.Context, args ...string) {
 	a := t.a
 	opt := a.opt

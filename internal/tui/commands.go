@@ -40,7 +40,7 @@ func commands() []command {
 		{"runs", "", "all runs and chats", []string{"sessions", "chats"}, func(t *Terminal, _ string) tea.Cmd { return t.showRuns() }},
 		{"inbox", "", "everything that waits for you, in all runs", nil, func(t *Terminal, _ string) tea.Cmd { t.push(newInboxPane(t)); return nil }},
 		{"resume", "[RUN]", "resume a run, or show it if it has ended", []string{"continue", "open"}, (*Terminal).resumeCommand},
-		{"fork", "[N|STEP]", "go on from earlier: a chat before its last N messages, a run before a step", []string{"rewind", "undo"}, (*Terminal).forkCommand},
+		{"fork", "[N|STEP]", "a new run from an earlier checkpoint: before a chat's last N messages, before a step", []string{"rewind", "undo"}, (*Terminal).forkCommand},
 		{"model", "[NAME]", "choose the model of the next chat or run", []string{"models"}, (*Terminal).modelCommand},
 		{"cost", "", "tokens and cost, agent by agent", []string{"usage", "tokens", "context"}, (*Terminal).costCommand},
 		{"budget", "AMOUNT", "change what this run may use: 2.50, tokens=200000, time=1h", nil, (*Terminal).budgetCommand},
@@ -474,7 +474,7 @@ func (t *Terminal) budgetCommand(args string) tea.Cmd {
 	paused := t.run.run.Short != nil
 	return t.carryOut("budget", line, func(string) {
 		if paused {
-			t.say("the budget is changed; /resume goes on with the run")
+			t.say("the budget is changed; resume the run with /resume")
 		}
 	})
 }
@@ -527,7 +527,7 @@ func (t *Terminal) demoCommand(string) tea.Cmd {
 		t.fail(errors.New("this program has no demo"))
 		return nil
 	}
-	cmd := exec.Command(t.opt.Program[0], append(t.opt.Program[1:len(t.opt.Program):len(t.opt.Program)], "demo")...) //nolint:gosec // it is this program
+	cmd := exec.CommandContext(t.ctx, t.opt.Program[0], append(t.opt.Program[1:len(t.opt.Program):len(t.opt.Program)], "demo")...) //nolint:gosec // it is this program
 	return tea.Exec(&pausing{Cmd: cmd}, func(err error) tea.Msg {
 		return doneMsg{func() {
 			if err != nil {

@@ -506,7 +506,7 @@ func (c *composer) edit() tea.Cmd {
 			return doneMsg{func() { t.fail(err) }}
 		}
 		name := f.Name()
-		cmd := exec.Command(t.opt.Editor[0], append(slices.Clone(t.opt.Editor[1:]), name)...) //nolint:gosec // it is the user's
+		cmd := exec.CommandContext(t.ctx, t.opt.Editor[0], append(slices.Clone(t.opt.Editor[1:]), name)...) //nolint:gosec // it is the user's
 		return tea.ExecProcess(cmd, func(err error) tea.Msg {
 			b, rerr := os.ReadFile(name)
 			_ = os.Remove(name)

@@ -19,6 +19,9 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/mail"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/transcript/recorded"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -542,5 +545,72 @@ func TestModelCommand(t *testing.T) {
 	d.press("/model a/twoo", "enter", "/model", "enter", "on", "enter", "hello", "enter")
 	if len(d.starts) != 1 || d.starts[0].Model != "a/one" {
 		t.Errorf("%+v", d.starts)
+	}
+}
+
+// A message that a run ended without having read is put back, whichever terminal sent it; one that its log has is not.
+func TestUnreadMessage(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	term := d.term
+	f := &following{id: "7f3a", stop: func() {}}
+	f.run.Workflow, f.run.Status, f.run.Seq = "agent", runlog.Running, 7
+	term.runs[f.id] = f
+	term.compose.drafts.set(f.id, draft{Text: "typed", Sending: []sending{{Text: "read", After: 3}, {Text: "unread", After: 5}, {Text: "read", After: 9}}})
+	term.open(f.id)
+	d.shows("queued: unread")
+	data, err := json.Marshal(runlog.Settled{Key: "steer-1", Kind: mail.KindSteer, Output: json.RawMessage(`{"messages":[{"request":"r","text":"read"}]}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	term.apply(f, &runlog.Record{Seq: 8, Kind: runlog.KindSettled, Path: "work", Data: data})
+	if d.typed() != "typed" {
+		t.Errorf("%q", d.typed())
+	}
+	f.loaded, f.ended = true, true
+	term.Update(frameMsg{})
+	if d.typed() != "unread\nread\ntyped" {
+		t.Errorf("%q", d.typed())
+	}
+	if s := d.screen(); strings.Contains(s, "queued") {
+		t.Errorf("it is still queued:\n%s", s)
+	}
+}
+
+// An agent that can be spoken to by its name has the address by which the engine knows it.
+func TestAgentAddress(t *testing.T) {
+	t.Parallel()
+	spoken := 0
+	for _, name := range recorded.Names() {
+		records := recorded.Load(name)
+		var fold transcript.Run
+		for i := range records {
+			fold.Apply(records[i])
+			if i%7 != 0 {
+				continue
+			}
+			agents, err := mail.Agents(func(yield func(runlog.Record, error) bool) {
+				for _, r := range records[:i+1] {
+					if !yield(r, nil) {
+						return
+					}
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, task := range fold.Active() {
+				if task.State != transcript.Running || len(task.Agents) == 0 {
+					continue
+				}
+				spoken++
+				if !slices.ContainsFunc(agents, func(a mail.Agent) bool { return a.Path == task.Path }) {
+					t.Errorf("%s: after record %d the engine knows no agent at %s: %v", name, records[i].Seq, task.Path, agents)
+				}
+			}
+		}
+	}
+	if spoken == 0 {
+		t.Error("no agent runs")
 	}
 }
