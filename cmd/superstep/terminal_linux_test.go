@@ -43,11 +43,7 @@ func newSeat(t *testing.T) *seat {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		t.Skip("there is no tmux")
 	}
-	short, err := os.MkdirTemp("", "seat") // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(short) })
+	short := t.TempDir()
 	s := &seat{t: t, dir: t.TempDir(), home: t.TempDir(), socket: filepath.Join(short, "s"), gate: make(chan struct{})}
 	recipes := filepath.Join(s.home, ".config", "superstep", "workflows")
 	for name, text := range map[string]string{filepath.Join(recipes, "greet.yaml"): greetRecipe, filepath.Join(s.dir, "guide.md"): "# A guide\n",

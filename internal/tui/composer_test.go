@@ -101,29 +101,24 @@ func (d *desk) open() {
 		d.t.Fatal(err)
 	}
 	d.term = term
+	term.compose.saving = true // no ticks
 	d.run(term.Init())
 }
 
-// run carries out a command and what follows from it. Ticks are left out.
+// run carries out a command and what follows from it.
 func (d *desk) run(cmd tea.Cmd) {
 	if cmd == nil {
 		return
 	}
-	got := make(chan tea.Msg, 1)
-	go func() { got <- cmd() }()
-	select {
-	case msg := <-got:
-		switch m := msg.(type) {
-		case nil:
-		case tea.BatchMsg:
-			for _, c := range m {
-				d.run(c)
-			}
-		default:
-			_, next := d.term.Update(m)
-			d.run(next)
+	switch m := cmd().(type) {
+	case nil:
+	case tea.BatchMsg:
+		for _, c := range m {
+			d.run(c)
 		}
-	case <-time.After(200 * time.Millisecond): // a tick
+	default:
+		_, next := d.term.Update(m)
+		d.run(next)
 	}
 }
 
@@ -144,29 +139,8 @@ func (d *desk) press(keys ...string) {
 		}
 		for _, r := range k {
 			_, cmd := d.term.Update(tea.KeyPressMsg{Code: r, Text: string(r)})
-			if cmd != nil && r != 'x' { // the commands of letters are ticks and readings
-				d.quick(cmd)
-			}
+			d.run(cmd)
 		}
-	}
-}
-
-// quick carries out a command of a typed letter, and does not wait for ticks.
-func (d *desk) quick(cmd tea.Cmd) {
-	got := make(chan tea.Msg, 1)
-	go func() { got <- cmd() }()
-	select {
-	case msg := <-got:
-		if b, ok := msg.(tea.BatchMsg); ok {
-			for _, c := range b {
-				if c != nil {
-					d.quick(c)
-				}
-			}
-		} else if m, ok := msg.(doneMsg); ok {
-			d.term.Update(m)
-		}
-	case <-time.After(5 * time.Millisecond):
 	}
 }
 
@@ -504,10 +478,14 @@ func TestMessageIsNotLost(t *testing.T) {
 func TestDraftIsWritten(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.press("abc")
 	c := d.term.compose
-	if !c.saving {
+	d.press("ab")
+	c.saving = false
+	if _, cmd := d.term.Update(tea.KeyPressMsg{Code: 'c', Text: "c"}); cmd == nil || !c.saving {
 		t.Fatal("nothing will write it")
+	}
+	if _, cmd := d.term.Update(tea.KeyPressMsg{Code: tea.KeyLeft}); cmd != nil {
+		t.Error("it is written twice")
 	}
 	_, cmd := d.term.Update(draftMsg{})
 	d.run(cmd)

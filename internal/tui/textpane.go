@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"cmp"
 	"context"
 	"strings"
 
@@ -85,7 +84,7 @@ func (p *textPane) key(k tea.KeyPressMsg) tea.Cmd {
 	case k.Text == "a" && !p.running && p.stop != nil && p.text != "":
 		t.pop()
 		t.setFocus(onComposer)
-		t.compose.attach(cmp.Or(p.name) + "\n" + p.text)
+		t.compose.attach(p.name + "\n" + p.text)
 		return t.compose.changed()
 	default:
 		p.scroll = scrolled(p.scroll, p.height, k)
