@@ -12,10 +12,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
@@ -26,19 +29,27 @@ import (
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
 )
 
 // terminal opens the full-screen terminal, with a run or with the start page.
 func (a *app) terminal(ctx context.Context, run string) error {
-	b := &terminalBackend{a: a, global: a.opt.Args}
+	b := &terminalBackend{a: a, global: a.globalArgs()}
+	opt := &tui.TerminalOptions{Run: run, Bell: !a.set.NoBell, Editor: strings.Fields(cmp.Or(a.cfg.Env("VISUAL"), a.cfg.Env("EDITOR"))),
+		Keys: keysIn(a.config()), Calm: a.setting("terminal.calm") == "true"}
+	if a.setting("terminal.history") != "false" && a.kept() {
+		opt.History, opt.Drafts = filepath.Join(a.host().DataDir(), "terminal", "history"), filepath.Join(a.host().DataDir(), "terminal", "drafts")
+	}
+	if exe, err := os.Executable(); err == nil {
+		opt.Program = append([]string{exe}, b.global...)
+	}
 	ended := make(chan os.Signal, 1) // by which the terminal restores the screen and ends
 	signal.Notify(ended, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
 		signal.Notify(ended, syscall.SIGHUP)
 	}
 	defer signal.Stop(ended)
-	err := a.tty.RunTerminal(ctx, a.opt.Stdout, b, &tui.TerminalOptions{Run: run, Bell: !a.set.NoBell,
-		History: filepath.Join(a.host().DataDir(), "terminal", "history"), Drafts: filepath.Join(a.host().DataDir(), "terminal", "drafts")})
+	err := a.tty.RunTerminal(ctx, a.opt.Stdout, b, opt)
 	select {
 	case sig := <-ended:
 		why := &signals.Error{Signal: sig}
@@ -48,15 +59,44 @@ func (a *app) terminal(ctx context.Context, run string) error {
 	}
 }
 
+// globalArgs returns the global flags of the command line, for other command lines of this program.
+func (a *app) globalArgs() []string {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	b := &app{opt: a.opt, cfg: a.cfg}
+	b.globals(f)
+	f.ParseErrorsAllowlist.UnknownFlags, f.Usage = true, func() {}
+	_ = f.Parse(a.opt.Args) // they were parsed before
+	var out []string
+	f.Visit(func(x *pflag.Flag) {
+		if x.Name != "plain" && x.Name != "output" {
+			out = append(out, "--"+x.Name+"="+x.Value.String())
+		}
+	})
+	return out
+}
+
+// setting returns the value of a setting that is no flag: of its variable, else of the configuration, "" for its default.
+func (a *app) setting(name string) string {
+	v := a.cfg.Env(host.Variable(name))
+	if s := a.config().Setting(name); s != nil && v == "" {
+		v = s.Value
+	}
+	if on, err := strconv.ParseBool(v); err == nil {
+		return strconv.FormatBool(on)
+	}
+	return ""
+}
+
 // terminalBackend is what the terminal needs of this program. Its methods may run at the same time.
 type terminalBackend struct {
 	a      *app
 	global []string // the flags that the terminal was started with
 
+	mu sync.Mutex // an app is for one goroutine
+
 	opening sync.Mutex
 	engine  *superstep.Engine // nil until it is open
 
-	mu    sync.Mutex
 	folds map[string]*folded // by run, for the inbox
 }
 
@@ -74,9 +114,9 @@ func (b *terminalBackend) Engine(ctx context.Context) (*superstep.Engine, error)
 	if b.engine != nil {
 		return b.engine, nil
 	}
-	e, err := b.a.host().Engine(ctx, nil)
+	e, err := b.host().Engine(ctx, nil)
 	if err != nil {
-		if looking, none := b.a.host().Engine(ctx, &host.EngineOptions{Look: true}); none == nil {
+		if looking, none := b.host().Engine(ctx, &host.EngineOptions{Look: true}); none == nil {
 			e, err = looking, nil
 		}
 	}
@@ -84,6 +124,13 @@ func (b *terminalBackend) Engine(ctx context.Context) (*superstep.Engine, error)
 		b.engine = e
 	}
 	return e, err
+}
+
+// host returns the host of the program.
+func (b *terminalBackend) host() *host.Host {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.a.host()
 }
 
 // Start implements tui.Backend by this command with --detach.
@@ -102,7 +149,7 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	if s.Model != "" && s.Run == "" {
 		args = append(args, "--model="+s.Model)
 	}
-	dir := filepath.Join(b.a.host().DataDir(), "live")
+	dir := filepath.Join(b.host().DataDir(), "live")
 	if inputs != nil {
 		file, err := private(dir, inputs) // no command line has them: every user may read those
 		if err != nil {
@@ -117,7 +164,7 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	}
 	args = slices.Concat(args, []string{"--on-ask=wait", "--output=text", "--plain"}, b.global)
 	p, err := detach.Start(ctx, exe, args, dir, func(id string) string {
-		dir, _ := b.a.host().Folder(id)
+		dir, _ := b.host().Folder(id)
 		return dir
 	})
 	if ended, ok := errors.AsType[*detach.EndedError](err); ok {
@@ -142,25 +189,34 @@ func private(dir string, data []byte) (string, error) {
 	return f.Name(), errors.Join(err, f.Close())
 }
 
+// Catalog implements tui.Backend. It reads the folders anew.
 func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
-	h := b.a.host()
-	c := &tui.Catalog{Folder: h.Dir(), Demo: b.a.opt.Demo}
-	var err error
-	if c.Workflows, _, err = h.List(ctx, "workflows", false); err != nil {
-		return nil, err
+	h := b.host()
+	h.Refresh()
+	c := &tui.Catalog{Folder: h.Dir(), Demo: b.a.opt.Demo, Files: h.Files}
+	for _, x := range []struct {
+		kind string
+		to   *[]host.Item
+	}{{host.Workflows, &c.Workflows}, {host.Agents, &c.Agents}, {host.Skills, &c.Skills}} {
+		items, _, err := h.List(ctx, x.kind, false)
+		if err != nil {
+			return nil, err
+		}
+		*x.to = slices.DeleteFunc(items, func(i host.Item) bool { return i.State != "usable" })
 	}
-	if c.Agents, _, err = h.List(ctx, "agents", false); err != nil {
-		return nil, err
+	c.Find = func(name string) *workflow.Workflow {
+		w, err := h.Find(name)
+		if err != nil {
+			return nil
+		}
+		return w
 	}
 	if items, err := h.Decisions(); err == nil {
 		c.Untrusted = len(slices.DeleteFunc(items, func(d host.Decision) bool { return d.State == host.Trusted }))
 	}
 	c.Documents = !atHome(b.a) && host.HasDocuments(".")
-	if exe, err := os.Executable(); err == nil {
-		c.Program = slices.Concat([]string{exe}, b.global)
-	}
 	if dir, _ := h.Folder("id"); dir != "" {
-		c.Files = filepath.Dir(dir)
+		c.RunFiles = filepath.Dir(dir)
 	}
 	m, err := h.Model("")
 	switch {
@@ -263,7 +319,8 @@ func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, 
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, exe, slices.Concat(args, []string{"--no-input", "--color=never"}, b.global)...)
+	cmd := exec.CommandContext(ctx, exe, slices.Concat(args, b.global, []string{"--no-input", "--color=never"})...)
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 3*time.Second // it ends what it has started
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem
 	if err := cmd.Run(); err != nil {

@@ -155,7 +155,7 @@ func TestTerminalAttach(t *testing.T) {
 	d.until("d", "1 question in 1 run", "asks: Which region?")
 	d.keys("d", "Enter")
 	d.until("d", "INBOX", "2 us", "1-2 answer") // its card, over the inbox
-	time.Sleep(600 * time.Millisecond) // what is typed before it can have been read is no answer
+	time.Sleep(600 * time.Millisecond)          // what is typed before it can have been read is no answer
 	d.keys("d", "2")
 	d.until("d", "INBOX", "Nothing waits for you")
 	for _, name := range []string{"a", "b"} {

@@ -282,8 +282,8 @@ func (p *agentPane) end(task *transcript.Task, w int) []string {
 				out = append(out, []string{" ✗ ", "   "}[min(i, 1)]+t.pal.Red(line))
 			}
 		}
-		if t.catalog != nil && t.catalog.Files != "" {
-			out = append(out, t.pal.Dim(cut("   log: "+filepath.Join(t.catalog.Files, id, "logs", "run.log"), w)))
+		if t.catalog != nil && t.catalog.RunFiles != "" {
+			out = append(out, t.pal.Dim(cut("   log: "+filepath.Join(t.catalog.RunFiles, id, "logs", "run.log"), w)))
 		} else {
 			out = append(out, t.pal.Dim(cut("   log: superstep runs show "+id+" -v", w)))
 		}

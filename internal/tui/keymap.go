@@ -121,6 +121,12 @@ func KeyActions() []string {
 	return out
 }
 
+// CheckKeys returns what is wrong with keys of the user, by action.
+func CheckKeys(own map[string]string) error {
+	_, err := newKeymap(own)
+	return err
+}
+
 func (m *keymap) is(k tea.KeyPressMsg, action string) bool {
 	return slices.Contains(m.keys[action], k.String()) || slices.Contains(m.keys[action], k.Text) && k.Text != ""
 }

@@ -1,12 +1,9 @@
 package tui
 
 import (
-	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-
-	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
 // A ticker is a pane that reads something from time to time while it is on top.
@@ -88,49 +85,5 @@ func (w *twice) pressed(t *Terminal, what, say string) bool {
 	return false
 }
 
-// textPane shows a text.
-type textPane struct {
-	t      *Terminal
-	name   string
-	text   string
-	scroll int
-	height int
-}
-
 // showText covers the screen with a text.
-func (t *Terminal) showText(name, text string) { t.push(&textPane{t: t, name: name, text: text}) }
-
-func (p *textPane) title() string { return p.name }
-func (p *textPane) hints() string { return "↑↓ scroll · Esc back" }
-
-func (p *textPane) draw(w, h int) []string {
-	p.height = h
-	var out []string
-	for line := range strings.SplitSeq(strings.TrimRight(transcript.Clean(p.text), "\n"), "\n") {
-		for _, l := range wrapped(strings.ReplaceAll(line, "\t", "    "), w-2) {
-			out = append(out, " "+l)
-		}
-	}
-	p.scroll = max(0, min(p.scroll, len(out)-h))
-	return out[p.scroll:min(len(out), p.scroll+h)]
-}
-
-func (p *textPane) key(k tea.KeyPressMsg) tea.Cmd {
-	switch t := p.t; {
-	case t.keys.is(k, "quit"):
-		t.pop()
-	case t.keys.is(k, "up"):
-		p.scroll--
-	case t.keys.is(k, "down"):
-		p.scroll++
-	case k.String() == "pgup":
-		p.scroll -= max(1, p.height-1)
-	case k.String() == "pgdown", k.String() == "space":
-		p.scroll += max(1, p.height-1)
-	case k.String() == "home":
-		p.scroll = 0
-	case k.String() == "end":
-		p.scroll = 1 << 30
-	}
-	return nil
-}
+func (t *Terminal) showText(name, text string) { t.push(newTextPane(t, name, text)) }

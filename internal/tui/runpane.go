@@ -694,6 +694,9 @@ func (t *Terminal) header(w int) []string {
 	}
 	r, now := &t.run.run, t.opt.Now()
 	left := " " + t.pal.Bold(cmp.Or(r.Workflow, "run")) + " " + t.run.id
+	if t.view.talks() && r.Title != "" {
+		left = " " + t.pal.Bold(cut(transcript.Line(r.Title), max(20, w/2))) + " " + t.run.id
+	}
 	if k, n := progress(r); n > 1 && !t.view.talks() {
 		left += fmt.Sprintf(" · step %d/%d", k, n)
 	}
@@ -709,7 +712,7 @@ func (t *Terminal) header(w int) []string {
 		sign = "●"
 	case t.moves():
 		sign = spinner(t.frame)
-	case len(r.Open()) > 0:
+	case len(r.Open()) > 0 && !r.AwaitsMessage():
 		sign = t.pal.Yellow("?")
 	}
 	right := []string{sign + " " + inwords.Duration(r.Time.Elapsed(now))}

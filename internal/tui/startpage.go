@@ -302,11 +302,11 @@ Then start superstep again.`))
 
 // foreground runs a command of this program on the terminal, and comes back when it has ended.
 func (t *Terminal) foreground(args ...string) tea.Cmd {
-	if t.catalog == nil || len(t.catalog.Program) == 0 {
+	if len(t.opt.Program) == 0 {
 		t.fail(errors.New("this program cannot be started again; run superstep " + strings.Join(args, " ") + " in a shell"))
 		return nil
 	}
-	p := t.catalog.Program
+	p := t.opt.Program
 	cmd := exec.CommandContext(t.ctx, p[0], slices.Concat(p[1:], args)...)
 	return tea.Exec(&stays{Cmd: cmd}, func(err error) tea.Msg {
 		return doneMsg{func() {

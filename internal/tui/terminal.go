@@ -20,6 +20,7 @@ import (
 	sockets "github.com/superstep-dev/superstep/internal/live"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
 )
 
 // A Backend is what the full-screen terminal needs of the program around it. Runs execute in processes of their own; the terminal only follows them and
@@ -54,12 +55,15 @@ type Catalog struct {
 	Workflows []host.Item // runnable
 	Agents    []host.Item
 	Skills    []host.Item
-	Demo      bool     // whether the program has one
-	Why       string   // it is Model
-	Documents bool     // there are some in the folder to ask about
-	Untrusted int      // items of the project that wait for a decision
-	Files     string   // the folder that holds one with the files of each run, "" if none are kept
-	Program   []string // the command line of this program, without a command, for what needs the terminal for itself
+	Demo      bool   // whether the program has one
+	Why       string // it is Model
+	Documents bool   // there are some in the folder to ask about
+	Untrusted int    // items of the project that wait for a decision
+	RunFiles  string // the folder that holds one with the files of each run, "" if none are kept
+	// Find returns a workflow of the list for its inputs: to read them, and not to run it. It returns nil if there is none of that name.
+	Find func(name string) *workflow.Workflow
+	// Files lists the files of the folder that a message may name, as paths relative to it. It may take a while.
+	Files func(ctx context.Context) ([]string, error)
 }
 
 // A Waiting is an open question of some run of the store.
@@ -78,6 +82,8 @@ type TerminalOptions struct {
 	History string            // the file that keeps what was typed, "" for none
 	Drafts  string            // the folder that keeps what was typed and not sent, "" for none
 	Keys    map[string]string // keys by action, in place of the default; see KeyActions
+	Editor  []string          // the command that edits a file, nil for none
+	Program []string          // the command that is this program, with its flags; nil for none
 	Bell    bool
 	Calm    bool             // no spinners, timers of whole seconds
 	Now     func() time.Time // defaults to time.Now
@@ -134,8 +140,10 @@ type Terminal struct {
 	sure    twice // about what cannot be taken back
 	presses int   // of keys so far
 	catalog *Catalog
-	notice  string // the last thing that was reported, until the next key
-	failed  bool   // it is an error
+	model   string   // of the next run, "" for the one that is configured
+	before  []string // the runs that were shown before this one, the last on top
+	notice  string   // the last thing that was reported, until the next key
+	failed  bool     // it is an error
 	quits   time.Time
 	blurred bool
 	rang    map[string]bool // questions that have rung, by cardKey
@@ -239,7 +247,7 @@ func (t *Terminal) pump(ctx context.Context) {
 
 // moves reports whether the shown run works.
 func (t *Terminal) moves() bool {
-	return t.run != nil && t.run.run.Status == runlog.Running && !t.run.ended
+	return t.run != nil && t.run.run.Status == runlog.Running && !t.run.ended && !t.run.run.AwaitsMessage()
 }
 
 // open shows a run, and follows it from now on. The caller holds the lock.
@@ -248,7 +256,10 @@ func (t *Terminal) open(id string) {
 	if f == nil {
 		f = t.follow(id)
 	}
-	t.run, t.panes, t.notice = f, nil, ""
+	for len(t.panes) > 0 {
+		t.pop()
+	}
+	t.run, t.notice = f, ""
 	t.view = newRunPane(t, f)
 	t.compose.load(id)
 	t.setFocus(onComposer)
@@ -361,6 +372,7 @@ func (t *Terminal) apply(f *following, rec *runlog.Record) {
 		t.stale = true
 	}
 	f.run.Apply(*rec)
+	t.compose.heard(f.id, rec)
 	if f.loaded || rec.Seq == 0 {
 		t.dirty = true
 	}
@@ -435,15 +447,7 @@ func (t *Terminal) Init() tea.Cmd {
 
 // look reads the catalog, the newest runs and the inbox.
 func (t *Terminal) look() tea.Cmd {
-	return tea.Batch(func() tea.Msg {
-		c, err := t.backend.Catalog(t.ctx)
-		return doneMsg{func() {
-			if t.catalog = c; err != nil {
-				t.fail(err)
-			}
-			t.home.settled()
-		}}
-	}, t.lookRuns())
+	return tea.Batch(t.lookCatalog(), t.lookRuns())
 }
 
 // Update implements tea.Model.
@@ -479,6 +483,8 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			t.card.paste(m.Content)
 		} else if e, ok := t.top().(*editPane); ok && t.focus == onPane {
 			cmd = e.paste(m.Content)
+		} else if p, ok := t.top().(interface{ paste(s string) }); ok && t.focus == onPane {
+			p.paste(m.Content)
 		}
 	default:
 		cmd = t.compose.update(msg)
@@ -493,7 +499,7 @@ func (t *Terminal) settle() tea.Cmd {
 	t.nextCard()
 	goOn := t.goOn()
 	t.forget()
-	cmds := append(t.then, met, goOn, t.ring())
+	cmds := append(t.then, met, goOn, t.ring(), t.compose.settle())
 	t.then = nil
 	for _, p := range t.panes {
 		if x, ok := p.(interface{ settle() tea.Cmd }); ok {
@@ -567,7 +573,7 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 		t.setFocus(onCard)
 		return t.card.key(k)
 	}
-	if p := t.top(); p != t.home && t.compose.empty() && scrolls(k) {
+	if p := t.top(); p != t.home && t.compose.empty() && scrolls(k) && k.String() != "up" && k.String() != "down" {
 		return p.key(k)
 	}
 	return t.compose.key(k)
@@ -618,6 +624,9 @@ func (t *Terminal) push(p pane) {
 
 // pop uncovers what is below.
 func (t *Terminal) pop() {
+	if p, ok := t.panes[len(t.panes)-1].(interface{ leave() }); ok {
+		p.leave()
+	}
 	t.panes = t.panes[:len(t.panes)-1]
 	if len(t.panes) == 0 {
 		t.setFocus(onComposer)
