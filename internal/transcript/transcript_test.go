@@ -592,3 +592,17 @@ func TestOpenQuestionIsCheap(t *testing.T) {
 		t.Errorf("200 tasks take %d bytes, 1600 take %d, more than 16 times as much", few, many)
 	}
 }
+
+// An agent whose call is begun again, after its process was killed, is found at that call.
+func TestCallBegunAgain(t *testing.T) {
+	l := newLog()
+	l.add(runlog.KindRunStarted, "", map[string]any{"workflow": "agent"})
+	l.settle("work", "agent", "agent", "lead", map[string]any{"agent": "lead", "prompt": "go"}, nil)
+	l.settle("work/task[1.1]", "agent", "agent", "reader", map[string]any{"agent": "reader", "prompt": "read"}, nil)
+	l.live(runlog.KindIntended, "work", runlog.Intended{Key: "turn-0/call-0", Kind: "tool", Name: "task"})
+	r := l.fold()
+	parts := r.Task("work").Parts
+	if len(parts) == 0 || parts[len(parts)-1].Tool == nil || parts[len(parts)-1].Tool.Child != r.Task("work/task[1.1]") || r.Task("work/task[1.1]") == nil {
+		t.Errorf("the call has not its agent: %+v", parts)
+	}
+}
