@@ -24,7 +24,6 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/detach"
-	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/internal/signals"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
@@ -222,7 +221,7 @@ func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
 	switch {
 	case err != nil:
 		c.NoModel = err.Error()
-	case m.Name() == offline.Name:
+	case !hasModel(ctx, b.a):
 		c.NoModel = "The model offline only quotes documents; to talk to an agent takes a language model."
 	default:
 		c.Model = m.Name()

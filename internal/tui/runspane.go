@@ -30,6 +30,7 @@ type runsPane struct {
 	most    int  // runs that were asked for, 0 for all
 	more    bool // there are older ones
 	reading bool
+	last    bool      // the cursor goes to the oldest once all are read
 	read    time.Time // when all was read
 
 	filter string
@@ -128,6 +129,13 @@ func (p *runsPane) load() tea.Cmd {
 				all = all[:most]
 			}
 			p.all = all
+			if p.last { // where the cursor wants to be
+				p.arrange()
+				p.last, p.cur.at = false, p.count()-1
+				if i := p.chosen(); i != nil {
+					p.sel = i.ID
+				}
+			}
 		}}
 	}
 }
@@ -478,7 +486,9 @@ func (p *runsPane) key(k tea.KeyPressMsg) tea.Cmd {
 			p.sel = i.ID
 		}
 		if p.more && !p.reading && p.cur.at > p.count()-50 {
-			p.most *= 4
+			if p.most *= 4; k.String() == "end" {
+				p.most, p.last = 0, true
+			}
 			return p.load()
 		}
 	case t.keys.is(k, "filter"):
