@@ -213,6 +213,9 @@ func (p *historyPane) settle() tea.Cmd {
 	if p.loaded && !p.loading && p.err == nil && p.f.run.Seq > p.past.seq(len(p.past.recs)) {
 		cmds = append(cmds, p.load())
 	}
+	if n := len(p.past.recs); p.loaded && n > 0 && p.at == n && !p.closed {
+		p.move(n) // its status may have been found out since
+	}
 	cmds = append(cmds, p.derive())
 	if p.playing && !p.ticking {
 		p.ticking = true

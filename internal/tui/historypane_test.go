@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -629,4 +630,43 @@ func TestHistoryPlays(t *testing.T) {
 	if want := int(p.elapsed(len(p.past.recs))/(80*time.Millisecond)) + 1; p.at != len(p.past.recs) || steps > want+1 || steps < want-1 {
 		t.Errorf("played up to %d of %d in %d steps, not %d", p.at, len(p.past.recs), steps, want)
 	}
+}
+
+// The end of a run whose process was killed looks as the run view has found it, which no record tells.
+func TestHistoryOfKilled(t *testing.T) {
+	t.Parallel()
+	p := pastOf(t, recorded.Load("agents")[:60])
+	if !strings.Contains(p.title(), "before commit") {
+		t.Fatal(p.title())
+	}
+	p.f.run.End(runlog.Interrupted)
+	carry(p.t, p.settle(), 0)
+	if !strings.Contains(p.title(), "interrupted") {
+		t.Error(p.title())
+	}
+	press(t, p.t, "left")
+	if !strings.Contains(p.title(), "before commit") {
+		t.Error("it was interrupted before it was killed:", p.title())
+	}
+}
+
+// A run of 10,000 records takes no more memory than its records and a few folds.
+func TestHistoryMemory(t *testing.T) {
+	recs := longRun(10_000)
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	p := pastOf(t, recs)
+	p.move(5_000)
+	took := heap() - before
+	if t.Logf("it holds %d KiB beside the records", took>>10); took > 100<<20 {
+		t.Errorf("it holds %d MiB", took>>20)
+	}
+	runtime.KeepAlive(p)
+	runtime.KeepAlive(recs)
 }
