@@ -22,6 +22,8 @@ type ForkOptions struct {
 	// tasks, also those after the given record; see graph.ForkPoint.
 	Again []string
 	Title string // defaults to that of the parent
+	// Preview creates no run: the Fork has no ID, and has the state that the run would begin with.
+	Preview bool
 }
 
 // A Fork is a run that was forked from another.
@@ -38,6 +40,8 @@ type Fork struct {
 	// unless the fork takes another path.
 	Repeats []Repeated `json:"repeats,omitempty"`
 	Turns   int        `json:"turns,omitempty"` // of models, that may be asked and paid for again
+	// State is the state that it would begin with, of a preview.
+	State json.RawMessage `json:"state,omitempty"`
 }
 
 // Repeated is an effect that may happen twice.
@@ -80,6 +84,10 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 	if err := e.repeats(ctx, out, at, forked, len(o.Edits) > 0); err != nil {
 		return nil, err
 	}
+	if o.Preview {
+		out.State, err = stateOf(flow, forked.Records)
+		return out, err
+	}
 	started.Parent, started.At = id, at
 	if started.Imported != nil { // the fork is imported too; its own records come from no file
 		im := *started.Imported
@@ -90,6 +98,20 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 	}
 	out.ID, err = e.begin(ctx, &started, forked.Records)
 	return out, err
+}
+
+// stateOf returns the state that a run begins with.
+func stateOf(flow graph.Reading, recs []runlog.Record) (json.RawMessage, error) {
+	for m, err := range flow.Checkpoints(func(yield func(runlog.Record, error) bool) {
+		for _, r := range recs {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}) {
+		return m.State, err
+	}
+	return nil, nil
 }
 
 // forkable is like reading, but fails for a run that is not trusted.

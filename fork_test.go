@@ -303,3 +303,52 @@ func TestDiffOfRuns(t *testing.T) {
 		t.Errorf("%+v %v", d, err)
 	}
 }
+
+// A preview tells what a fork would be, with its edited state, and creates none.
+func TestForkPreview(t *testing.T) {
+	t.Parallel()
+	var did atomic.Int32
+	store := runlog.NewMemory(nil)
+	e := engine(t, store, deep(t, &did))
+	run := start(t, e, nil)
+	ends(t, run, runlog.Completed)
+	for _, edits := range [][]graph.Edit{nil, {{Update: json.RawMessage(`{"words":["mine"]}`)}}} {
+		for m, err := range e.History(t.Context(), run.ID()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			opt := superstep.ForkOptions{Edits: edits, Preview: true}
+			seen, err := e.Fork(t.Context(), run.ID(), m.Seq, &opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			infos, err := store.Runs(t.Context(), &runlog.Filter{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := len(infos)
+			opt.Preview = false
+			fork, err := e.Fork(t.Context(), run.ID(), m.Seq, &opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if infos, _ = store.Runs(t.Context(), &runlog.Filter{}); len(infos) != before+1 {
+				t.Fatalf("a preview and a fork made %d runs", len(infos)-before)
+			}
+			begins, err := e.At(t.Context(), fork.ID, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(seen.State) != string(begins.State) || (edits == nil) != (string(seen.State) == string(m.State)) {
+				t.Errorf("after step %d the preview has the state %s, the fork %s", m.Step, seen.State, begins.State)
+			}
+			if seen.ID != "" {
+				t.Errorf("the preview is run %s", seen.ID)
+			}
+			seen.ID, seen.State = fork.ID, nil
+			if diff := cmp.Diff(fork, seen); diff != "" {
+				t.Error(diff)
+			}
+		}
+	}
+}

@@ -93,6 +93,7 @@ type app struct {
 	starts  bool   // the project is started beside any run
 	replays bool   // the command replays a run
 	lives   bool   // the command lives long: what it runs is read anew
+	begun   string // the run that the command executes, "" for none
 
 	store runlog.Store // once it is open
 }

@@ -14,14 +14,49 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/tui"
 )
 
 // config returns the user's configuration, which is read once.
 func (a *app) config() *host.Configuration {
 	if a.configuration == nil {
-		a.configuration = a.opened.Configuration(a.set.config)
+		c := a.opened.Configuration(a.set.config)
+		if c.Err == nil {
+			c.Err = checkKeys(c)
+		}
+		a.configuration = c
 	}
 	return a.configuration
+}
+
+// keysOf begins the settings for the keys of the terminal.
+const keysOf = "keys."
+
+// keysIn returns the keys of the terminal, by action.
+func keysIn(c *host.Configuration) map[string]string {
+	out := map[string]string{}
+	for _, s := range c.Settings {
+		if action, ok := strings.CutPrefix(s.Name, keysOf); ok {
+			out[action] = s.Value
+		}
+	}
+	return out
+}
+
+// checkKeys returns the mistakes in the keys of the terminal.
+func checkKeys(c *host.Configuration) error {
+	var lines []string
+	for _, s := range c.Settings {
+		if action, ok := strings.CutPrefix(s.Name, keysOf); ok {
+			if err := tui.CheckKeys(map[string]string{action: s.Value}); err != nil {
+				lines = append(lines, fmt.Sprintf("%s:%d: %v", c.Path, s.Line, err))
+			}
+		}
+	}
+	if lines == nil {
+		return nil
+	}
+	return usage(strings.Join(lines, "\n"))
 }
 
 // configurable returns the flags that a configuration may set: the global flags, and the flags of commands that execute runs.
@@ -32,6 +67,8 @@ func configurable(a *app) *pflag.FlagSet {
 	(&running{}).add(f)
 	f.String("model", "", "")
 	f.Int("snapshot-every", 0, "")
+	f.Bool("terminal.calm", false, "nothing moves in the terminal: no spinners")
+	f.Bool("terminal.history", true, "keep what is typed into the terminal: its history, and drafts")
 	out := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, name := range host.SettingNames() {
 		out.AddFlag(f.Lookup(name))
@@ -144,6 +181,9 @@ func (a *app) settingWords(_ *cobra.Command, args []string, _ string) ([]string,
 	var out []string
 	if len(args) == 0 {
 		configurable(a).VisitAll(func(f *pflag.Flag) { out = append(out, word(f.Name, f.Usage)) })
+		for _, action := range tui.KeyActions() {
+			out = append(out, word(keysOf+action, "a key of the terminal"))
+		}
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
@@ -154,6 +194,11 @@ func setConfig(a *app, args []string) error {
 	}
 	if err := isSetting(a, args[0]); err != nil {
 		return err
+	}
+	if action, ok := strings.CutPrefix(args[0], keysOf); ok {
+		if err := tui.CheckKeys(map[string]string{action: args[1]}); err != nil {
+			return usage(err.Error())
+		}
 	}
 	return a.config().Set(args[0], args[1])
 }
@@ -171,6 +216,12 @@ func unsetConfig(a *app, args []string) error {
 func isSetting(a *app, name string) error {
 	if slices.Contains(host.SettingNames(), name) {
 		return nil
+	}
+	if action, ok := strings.CutPrefix(name, keysOf); ok {
+		if slices.Contains(tui.KeyActions(), action) {
+			return nil
+		}
+		return usage(tui.CheckKeys(map[string]string{action: "x"}).Error())
 	}
 	return usage(fmt.Sprintf("%s; `%s config list` shows them", host.UnknownSetting(name), a.cfg.Name))
 }

@@ -95,7 +95,32 @@ func TestSettingsAreFlags(t *testing.T) {
 			names = append(names, x.Name)
 		}
 	})
-	if !slices.Equal(names, host.SettingNames()) {
-		t.Errorf("the flags are %v, the settings %v", names, host.SettingNames())
+	settings := slices.DeleteFunc(host.SettingNames(), func(name string) bool { return strings.HasPrefix(name, "terminal.") })
+	if !slices.Equal(names, settings) {
+		t.Errorf("the flags are %v, the settings %v", names, settings)
+	}
+}
+
+// The keys and the settings of the terminal are settings like others, and a mistake in them has a place.
+func TestTerminalSettings(t *testing.T) {
+	for text, want := range map[string]string{
+		"quiet: true\nkeys.grph: ctrl+y\n": "config.yaml:2: keys.grph: there is no such action; did you mean graph?",
+		"keys.graph: ''\n":                 "config.yaml:1: keys.graph: want one or several keys",
+		"keys:\n  graph: x\n":              "config.yaml:1:1: write each key on a line of its own, such as `keys.graph: ctrl+g`",
+		"terminal.calm: often\n":           "config.yaml:1:16: terminal.calm: want true or false",
+	} {
+		if code, out, _ := configured(t, text, "runs", "list"); code != ExitUsage || !strings.Contains(out, want) {
+			t.Errorf("%q: exit %d: %s", text, code, out)
+		}
+	}
+	code, _, after := configured(t, "keys.graph: f2\n", "config", "set", "keys.help", "f1 ?")
+	if code != ExitOK || after != "keys.graph: f2\nkeys.help: f1 ?\n" {
+		t.Errorf("exit %d: %q", code, after)
+	}
+	if code, out, _ := configured(t, after, "config", "list", "--show-origin"); code != ExitOK || !strings.Contains(out, "keys.help: f1 ?") || !strings.Contains(out, ":2\n") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	if code, out, _ := configured(t, after, "config", "set", "keys.hepl", "f1"); code != ExitUsage || !strings.Contains(out, "did you mean help?") {
+		t.Errorf("exit %d: %s", code, out)
 	}
 }

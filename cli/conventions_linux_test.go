@@ -230,6 +230,12 @@ func TestConvention38Plain(t *testing.T) {
 			{"workflows", "graph", "gather"}, {"workflows", "list"}, {"agents", "list"}, {"models", "list"}, {"runs", "history", "@-3"}, {"--help"}, nil,
 		} {
 			c := open(t, 80, 24, []string{with.env, data}, append([]string{with.flag}, args...)...)
+			if args == nil {
+				c.until("> ")
+				c.typed("/help\n")
+				c.untilAfter("/exit", "> ")
+				c.typed("\x04")
+			}
 			c.exit()
 			check(c.screen(), append(args, with.env, with.flag)...)
 			if len(args) > 2 && args[2] == "-v" && !strings.Contains(ansi.Strip(c.screen()), "Agent gather/api: looking at api") {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -56,6 +57,9 @@ func (a *app) startDetached(ctx context.Context, r *running) error {
 	return a.print(p, p.Run+"\n")
 }
 
+// chatIdle is how long the process of a chat waits for the next message.
+const chatIdle = 10 * time.Minute
+
 // answering returns how questions of a run are answered.
 func (r *running) answering(asked superstep.Answering) superstep.Answering {
 	if r.detached == "" || r.onAsk != "wait" {
@@ -65,7 +69,14 @@ func (r *running) answering(asked superstep.Answering) superstep.Answering {
 		if a, ok := asked(ctx, q); ok {
 			return a, ok
 		}
-		<-ctx.Done() // the question stays open: whoever answers does so from another process
+		var idle <-chan time.Time
+		if q.Kind == runlog.QuestionMessage { // a conversation that nobody continues is paused, and needs no process
+			idle = time.After(chatIdle)
+		}
+		select {
+		case <-ctx.Done(): // the question stays open: whoever answers does so from another process
+		case <-idle:
+		}
 		return nil, false
 	}
 }

@@ -60,6 +60,7 @@ func executeRun(ctx context.Context, a *app, j *job) error {
 		return stopped(ctx, err)
 	}
 	s.Begin(run.ID())
+	a.begun = run.ID()
 	if file := j.flags.detached; file != "" {
 		if err := detach.Began(file, run.ID()); err != nil {
 			a.tty.Warn(err.Error())

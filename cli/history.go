@@ -67,7 +67,7 @@ func moment(m *graph.Checkpoint[json.RawMessage]) momentJSON {
 func runsHistory(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "history ID", Short: "List a run's supersteps: what each computed, and what came next", Args: oneRun, ValidArgsFunction: a.ids,
-		Example: examples(a.cfg.Name, "runs history @last", "", "runs history 7f3a -o json", "", "runs show 7f3a --at 2", "the state after the second superstep"),
+		Example: examples(a.cfg.Name, "runs history @last", "", "runs history 7f3a -o json", "", "runs show 7f3a --at @2 --state", "the state after the second superstep"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, info, err := pastRun(cmd.Context(), a, args[0])
 			if err != nil {
@@ -102,13 +102,13 @@ func printHistory(a *app, moments []momentJSON) error {
 	return nil
 }
 
-// showAt prints the state of a run at a checkpoint.
-func showAt(ctx context.Context, a *app, ref, at string) error {
+// showState prints the state of a run at a checkpoint.
+func showState(ctx context.Context, a *app, ref, at string) error {
 	e, info, err := pastRun(ctx, a, ref)
 	if err != nil {
 		return err
 	}
-	m, err := pointOf(ctx, a, e, info.ID, at)
+	m, err := pointOf(ctx, a, e, info.ID, pointWord(at))
 	if err != nil {
 		return err
 	}

@@ -79,6 +79,7 @@ func servers(t *testing.T, set func(name, value string), end func(func())) {
 		set(name, s.URL)
 	}
 	start("OPENAI", modeltest.OpenAI{})
+	start("RESPONSES", modeltest.Responses{})
 	start("ANTHROPIC", modeltest.Anthropic{})
 	start("GEMINI", modeltest.Gemini{})
 	ollama := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -414,6 +414,9 @@ func (a *app) bare(cmd *cobra.Command, args []string) error {
 	if a.tty.OutTTY && a.tty.InTTY && a.tty.Live && !a.set.NoInput {
 		return a.terminal(cmd.Context(), "")
 	}
+	if a.tty.OutTTY && a.tty.Asks() && a.tty.Plain {
+		return (&plainTerminal{a: a}).converse(cmd.Context())
+	}
 	text := greeting(cmd.Context(), a, loadWorkflows(a))
 	if a.tty.OutTTY && a.tty.InTTY {
 		a.out.line(inwords.Wrap(text, a.tty.Width()))

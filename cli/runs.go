@@ -28,7 +28,7 @@ func runsCommand(a *app) *cobra.Command {
 		Use: "runs", Short: "List, show, resume, answer, cancel, fork, replay and remove runs",
 		Example: examples(n, "runs list", "", "runs show @last", "", "runs resume 7f3a", "", `runs answer @last write=yes`, ""),
 	}
-	runs.AddCommand(runsList(a), runsShow(a), runsWatch(a), runsResume(a), runsAnswer(a), runsPause(a), runsBudget(a), runsSteer(a), runsCancel(a), runsRemove(a),
+	runs.AddCommand(runsList(a), runsShow(a), runsOpen(a), runsWatch(a), runsResume(a), runsAnswer(a), runsPause(a), runsBudget(a), runsSteer(a), runsCancel(a), runsRemove(a),
 		runsResolve(a), runsHistory(a), runsFork(a), runsDiff(a), runsReplay(a), runsDu(a), runsGC(a),
 		runsExport(a), runsImport(a), runsTrust(a), runsDistil(a))
 	return listFirst(a, runs)
@@ -238,6 +238,26 @@ func status(p tui.Palette, of runlog.Status) string {
 		return p.Yellow(s)
 	}
 	return s
+}
+
+// runsOpen opens a run in the terminal.
+func runsOpen(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "open [ID]", Short: "Open a run in the full-screen terminal", Args: oneRunOrLast, ValidArgsFunction: a.ids,
+		Example: examples(a.cfg.Name, "runs open @last", "", "runs open 7f3a", "a chat is continued there"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, info, err := findRun(cmd.Context(), a, named(args))
+			switch {
+			case err != nil:
+				return err
+			case a.tty.OutTTY && a.tty.Asks() && a.tty.Live:
+				return a.terminal(cmd.Context(), info.ID)
+			case a.tty.OutTTY && a.tty.Asks():
+				return (&plainTerminal{a: a, run: info.ID, chat: info.Workflow == "agent" || info.Status.Ended()}).converse(cmd.Context())
+			}
+			return usage("runs open: needs a terminal; print the run instead: " + a.hint("runs", "show", info.ID))
+		},
+	}
 }
 
 func runsWatch(a *app) *cobra.Command {

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,12 +20,18 @@ import (
 
 func runsShow(a *app) *cobra.Command {
 	var at string
+	var state bool
 	cmd := &cobra.Command{
 		Use: "show [ID]", Short: "Show a run's steps, output and open questions", Args: oneRunOrLast, ValidArgsFunction: a.ids,
+		Long: "Show a run's steps, output and open questions, as they are or, with --at, as they were right after a record of its log.\n" +
+			"The terminal shows the same with h. " + recordHelp + ".",
 		Example: examples(a.cfg.Name, "runs show @last", "", "runs show 7f3a -v", "with tools and what was said", "runs show 7f3a -o json", "",
-			"runs show 7f3a --at 2", "its state after the second superstep"),
+			"runs show 7f3a --at 412", "as it was after record 412", "runs show 7f3a --at @2 --state", "its state after the second superstep"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("at") {
+			switch {
+			case state:
+				return showState(cmd.Context(), a, named(args), at)
+			case cmd.Flags().Changed("at"):
 				return showAt(cmd.Context(), a, named(args), at)
 			}
 			_, info, err := findRun(cmd.Context(), a, named(args))
@@ -48,12 +56,118 @@ func runsShow(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&at, "at", "", "show the state at a `point`: "+atHelp)
+	cmd.Flags().StringVar(&at, "at", "", "show the run as it was at a `point`: a record, @SUPERSTEP or @STEP")
+	cmd.Flags().BoolVar(&state, "state", false, "show the state of its graph instead, as JSON")
+	_ = cmd.RegisterFlagCompletionFunc("at", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		words := pointWords(a, cmd, named(args))
+		for i := range words {
+			words[i] = "@" + words[i]
+		}
+		return words, cobra.ShellCompDirectiveNoFileComp
+	}) // it fails if there is no such flag
 	return cmd
+}
+
+// recordHelp describes how to name a record of a run.
+const recordHelp = "A point is the number of a record, @N after N supersteps, or @STEP right before a step or task first ran"
+
+// pointWord returns a point as superstep.Engine.At takes it.
+func pointWord(at string) string {
+	if word, ok := strings.CutPrefix(at, "@"); ok {
+		return word
+	}
+	if n, err := strconv.Atoi(at); err == nil {
+		return fmt.Sprintf("seq:%d", n)
+	}
+	return at
+}
+
+// recordAt returns the number of the record that a user names.
+func recordAt(ctx context.Context, a *app, info *runlog.Info, at string) (uint64, error) {
+	point := pointWord(at)
+	number, isRecord := strings.CutPrefix(point, "seq:")
+	if !isRecord {
+		e, err := a.engine(ctx, "", nil)
+		if err != nil {
+			return 0, err
+		}
+		m, err := pointOf(ctx, a, e, info.ID, point)
+		return m.Seq, err
+	}
+	seq, err := strconv.ParseUint(number, 10, 63)
+	switch {
+	case err != nil:
+		return 0, usage(fmt.Sprintf("--at: %q is no record. %s", at, recordHelp))
+	case seq < 1 || seq > info.Head:
+		return 0, usage(fmt.Sprintf("run %s has no record %d; it has 1 to %d", info.ID, seq, info.Head), "see the supersteps: "+a.hint("runs", "history", info.ID))
+	}
+	return seq, nil
+}
+
+// showAt prints a run as it was at a point of its log.
+func showAt(ctx context.Context, a *app, ref, at string) error {
+	_, info, err := findRun(ctx, a, ref)
+	if err != nil {
+		return err
+	}
+	seq, err := recordAt(ctx, a, &info, at)
+	if err != nil {
+		return err
+	}
+	run := &transcript.Run{}
+	var last runlog.Record
+	for rec, err := range runlog.Records(ctx, a.store, info.ID, 0) {
+		if err != nil {
+			return err
+		}
+		if rec.Seq > seq {
+			break
+		}
+		run.Apply(rec)
+		last = rec
+	}
+	im, err := a.host().OriginOf(ctx, info.ID)
+	if err != nil {
+		return err
+	}
+	head := info.Head
+	if seq == head {
+		run.End(info.Status)
+	}
+	info.Status, info.Owner, info.Updated = run.Status, "", last.Time
+	where := &pointJSON{seq, head, last.Time, tui.Moment(run, &last)}
+	if a.programs() {
+		out := showJSON(info, run, last.Time, im)
+		out.At = where
+		return a.out.value(out)
+	}
+	if !a.set.Quiet {
+		a.err.line(fmt.Sprintf("run %s at record %d of %d, %s: %s", info.ID, seq, head, last.Time.Local().Format(time.DateTime), where.Step))
+	}
+	quiet := a.set.Quiet
+	a.set.Quiet = true // what can be done next is something else than it was then
+	showRun(a, info, run, last.Time, im, "")
+	if a.set.Quiet = quiet; !quiet {
+		a.err.line("")
+		for _, next := range [][2]string{{"State", a.hint("runs", "show", info.ID, "--at", fmt.Sprint(seq), "--state")},
+			{"Fork ", a.hint("runs", "fork", info.ID, "--from", fmt.Sprintf("seq:%d", seq))}} {
+			a.err.line("  " + next[0] + "   " + next[1])
+		}
+	}
+	return nil
+}
+
+// pointJSON is a point of a run's log.
+type pointJSON struct {
+	Seq  uint64    `json:"seq"`
+	Of   uint64    `json:"of"` // how many records there are
+	Time time.Time `json:"time"`
+	Step string    `json:"step"` // how far it had come, for people
 }
 
 type runJSON struct {
 	host.RunItem
+	At        *pointJSON              `json:"at,omitempty"`     // nil for what it is now
 	Folder    string                  `json:"folder,omitempty"` // its files for people
 	Inputs    json.RawMessage         `json:"inputs,omitempty"`
 	Duration  int64                   `json:"duration_ms"`

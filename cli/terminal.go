@@ -9,31 +9,128 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/detach"
+	"github.com/superstep-dev/superstep/internal/offline"
+	"github.com/superstep-dev/superstep/internal/signals"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
 )
 
 // terminal opens the full-screen terminal, with a run or with the start page.
 func (a *app) terminal(ctx context.Context, run string) error {
-	b := &terminalBackend{a: a, global: a.opt.Args}
-	return a.tty.RunTerminal(ctx, a.opt.Stdout, b, &tui.TerminalOptions{Run: run, Bell: !a.set.NoBell,
-		History: filepath.Join(a.host().DataDir(), "terminal", "history"), Drafts: filepath.Join(a.host().DataDir(), "terminal", "drafts")})
+	b := &terminalBackend{a: a, global: a.globalArgs()}
+	opt := &tui.TerminalOptions{Run: run, Bell: !a.set.NoBell, Editor: strings.Fields(cmp.Or(a.cfg.Env("VISUAL"), a.cfg.Env("EDITOR"))),
+		Keys: keysIn(a.config()), Calm: a.setting("terminal.calm") == "true"}
+	if a.setting("terminal.history") != "false" && a.kept() {
+		opt.History, opt.Drafts = filepath.Join(a.host().DataDir(), "terminal", "history"), filepath.Join(a.host().DataDir(), "terminal", "drafts")
+	}
+	if exe, err := os.Executable(); err == nil {
+		opt.Program = append([]string{exe}, b.global...)
+	}
+	ended := make(chan os.Signal, 1) // by which the terminal restores the screen and ends
+	signal.Notify(ended, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(ended, syscall.SIGHUP)
+	}
+	defer signal.Stop(ended)
+	err := a.tty.RunTerminal(ctx, a.opt.Stdout, b, opt)
+	select {
+	case sig := <-ended:
+		why := &signals.Error{Signal: sig}
+		return &Error{Exit: why.Exit(), Code: "interrupted", Message: why.Error(), Err: err, shown: true}
+	default:
+		return err
+	}
+}
+
+// globalArgs returns the global flags of the command line, for other command lines of this program.
+func (a *app) globalArgs() []string {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	b := &app{opt: a.opt, cfg: a.cfg}
+	b.globals(f)
+	f.ParseErrorsAllowlist.UnknownFlags, f.Usage = true, func() {}
+	_ = f.Parse(a.opt.Args) // they were parsed before
+	var out []string
+	f.Visit(func(x *pflag.Flag) {
+		if x.Name != "plain" && x.Name != "output" {
+			out = append(out, "--"+x.Name+"="+x.Value.String())
+		}
+	})
+	return out
+}
+
+// setting returns the value of a setting that is no flag: of its variable, else of the configuration, "" for its default.
+func (a *app) setting(name string) string {
+	v := a.cfg.Env(host.Variable(name))
+	if s := a.config().Setting(name); s != nil && v == "" {
+		v = s.Value
+	}
+	if on, err := strconv.ParseBool(v); err == nil {
+		return strconv.FormatBool(on)
+	}
+	return ""
 }
 
 // terminalBackend is what the terminal needs of this program. Its methods may run at the same time.
 type terminalBackend struct {
 	a      *app
 	global []string // the flags that the terminal was started with
+
+	mu sync.Mutex // an app is for one goroutine
+
+	opening sync.Mutex
+	engine  *superstep.Engine // nil until it is open
+
+	folds map[string]*folded // by run, for the inbox
 }
 
+// folded is a run that may wait for the user.
+type folded struct {
+	run   transcript.Run
+	since map[*transcript.Question]time.Time // when it was asked
+}
+
+// Engine implements tui.Backend. The engine has the workflows, to read the states of runs and to fork them. It creates the store: the first run is started by
+// another process, and must be found afterwards. Where the store cannot be written, it only reads runs.
 func (b *terminalBackend) Engine(ctx context.Context) (*superstep.Engine, error) {
-	return b.a.looking(ctx)
+	b.opening.Lock()
+	defer b.opening.Unlock()
+	if b.engine != nil {
+		return b.engine, nil
+	}
+	e, err := b.host().Engine(ctx, nil)
+	if err != nil {
+		if looking, none := b.host().Engine(ctx, &host.EngineOptions{Look: true}); none == nil {
+			e, err = looking, nil
+		}
+	}
+	if err == nil {
+		b.engine = e
+	}
+	return e, err
+}
+
+// host returns the host of the program.
+func (b *terminalBackend) host() *host.Host {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.a.host()
 }
 
 // Start implements tui.Backend by this command with --detach.
@@ -52,7 +149,7 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	if s.Model != "" && s.Run == "" {
 		args = append(args, "--model="+s.Model)
 	}
-	dir := filepath.Join(b.a.host().DataDir(), "live")
+	dir := filepath.Join(b.host().DataDir(), "live")
 	if inputs != nil {
 		file, err := private(dir, inputs) // no command line has them: every user may read those
 		if err != nil {
@@ -67,7 +164,7 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	}
 	args = slices.Concat(args, []string{"--on-ask=wait", "--output=text", "--plain"}, b.global)
 	p, err := detach.Start(ctx, exe, args, dir, func(id string) string {
-		dir, _ := b.a.host().Folder(id)
+		dir, _ := b.host().Folder(id)
 		return dir
 	})
 	if ended, ok := errors.AsType[*detach.EndedError](err); ok {
@@ -92,26 +189,129 @@ func private(dir string, data []byte) (string, error) {
 	return f.Name(), errors.Join(err, f.Close())
 }
 
+// Catalog implements tui.Backend. It reads the folders anew.
 func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
-	h := b.a.host()
-	c := &tui.Catalog{Folder: h.Dir(), Demo: b.a.opt.Demo}
-	var err error
-	if c.Workflows, _, err = h.List(ctx, "workflows", false); err != nil {
-		return nil, err
+	h := b.host()
+	h.Refresh()
+	c := &tui.Catalog{Folder: h.Dir(), Demo: b.a.opt.Demo, Files: h.Files}
+	for _, x := range []struct {
+		kind string
+		to   *[]host.Item
+	}{{host.Workflows, &c.Workflows}, {host.Agents, &c.Agents}, {host.Skills, &c.Skills}} {
+		items, _, err := h.List(ctx, x.kind, false)
+		if err != nil {
+			return nil, err
+		}
+		*x.to = slices.DeleteFunc(items, func(i host.Item) bool { return i.State != "usable" })
 	}
-	if c.Agents, _, err = h.List(ctx, "agents", false); err != nil {
-		return nil, err
+	c.Find = func(name string) *workflow.Workflow {
+		w, err := h.Find(name)
+		if err != nil {
+			return nil
+		}
+		return w
+	}
+	if items, err := h.Decisions(); err == nil {
+		c.Untrusted = len(slices.DeleteFunc(items, func(d host.Decision) bool { return d.State == host.Trusted }))
+	}
+	c.Documents = !atHome(b.a) && host.HasDocuments(".")
+	if dir, _ := h.Folder("id"); dir != "" {
+		c.RunFiles = filepath.Dir(dir)
 	}
 	m, err := h.Model("")
-	if err != nil {
+	switch {
+	case err != nil:
 		c.NoModel = err.Error()
-	} else {
+	case m.Name() == offline.Name:
+		c.NoModel = "The model offline only quotes documents; to talk to an agent takes a language model."
+	default:
 		c.Model = m.Name()
+	}
+	if list, err := b.chosenModels(ctx); err == nil && c.Model != "" {
+		c.Why = list.Use.Why
 	}
 	return c, nil
 }
 
-func (b *terminalBackend) Inbox(ctx context.Context) ([]tui.Waiting, error) { return nil, nil }
+func (b *terminalBackend) chosenModels(ctx context.Context) (*host.ModelList, error) {
+	m, err := b.a.models()
+	if err != nil {
+		return nil, err
+	}
+	return m.ListModels(ctx)
+}
+
+// mostWaiting bounds the runs whose logs the inbox reads.
+const mostWaiting = 200
+
+// Inbox implements tui.Backend. It folds the runs that run or are paused, each record once.
+func (b *terminalBackend) Inbox(ctx context.Context) ([]tui.Waiting, error) {
+	e, err := b.Engine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	infos, err := e.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Running, runlog.Paused}, Limit: mostWaiting})
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	folds := map[string]*folded{}
+	var out []tui.Waiting
+	for _, i := range infos {
+		f := b.folds[i.ID]
+		if f == nil {
+			f = &folded{since: map[*transcript.Question]time.Time{}}
+			f.run.Window = 1 << 16
+		}
+		folds[i.ID] = f
+		if i.Head <= f.run.Seq {
+			out = append(out, f.waiting(&i)...)
+			continue
+		}
+		for rec, err := range e.Follow(ctx, i.ID, f.run.Seq+1) {
+			if err != nil {
+				break // an error hides no other run
+			}
+			f.run.Apply(rec)
+			if n := len(f.run.Questions); rec.Kind == runlog.KindAsked && n > 0 {
+				f.since[f.run.Questions[n-1]] = rec.Time
+			}
+			if f.run.Seq >= i.Head {
+				break
+			}
+		}
+		out = append(out, f.waiting(&i)...)
+	}
+	b.folds = folds
+	slices.SortStableFunc(out, func(a, b tui.Waiting) int { return a.Since.Compare(b.Since) })
+	return out, nil
+}
+
+// waiting returns what a run wants of the user: the answers to its questions, or a larger budget.
+func (f *folded) waiting(i *runlog.Info) []tui.Waiting {
+	var out []tui.Waiting
+	r := &f.run
+	base := tui.Waiting{Run: i.ID, Workflow: i.Workflow, Title: i.Title}
+	for _, q := range r.Open() {
+		if q.Asked.Kind == runlog.QuestionMessage {
+			continue
+		}
+		w := base
+		w.Path, w.Key, w.Kind, w.Agent, w.Since = q.Path, q.Key, q.Asked.Kind, q.Agent, f.since[q]
+		w.Label, w.Text = tui.Asker(r, q), transcript.Line(q.Question)
+		if q.Call != nil {
+			w.Text = transcript.Line(q.Call.Tool + " " + strings.TrimPrefix(q.Call.Subject, q.Call.Tool+" "))
+		}
+		out = append(out, w)
+	}
+	if i.Status == runlog.Paused && r.Short != nil {
+		w := base
+		w.Text, w.Since = transcript.Line(r.Short.Error()), i.Updated
+		out = append(out, w)
+	}
+	return out
+}
 
 // Command implements tui.Backend by this program.
 func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, error) {
@@ -119,7 +319,8 @@ func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, 
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, exe, slices.Concat(args, []string{"--no-input", "--color=never"}, b.global)...)
+	cmd := exec.CommandContext(ctx, exe, slices.Concat(args, b.global, []string{"--no-input", "--color=never"})...)
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 3*time.Second // it ends what it has started
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem
 	if err := cmd.Run(); err != nil {

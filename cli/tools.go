@@ -18,10 +18,12 @@ import (
 
 // toolsCall calls a tool as an agent would. It is for authors of tools.
 func toolsCall(a *app) *cobra.Command {
-	return &cobra.Command{
+	var l leave
+	cmd := &cobra.Command{
 		Use: "call NAME [ARGUMENTS]", Short: "Call a tool as an agent would, with JSON arguments",
-		Example: examples(a.cfg.Name, `tools call read_file '{"path":"README.md"}'`, "", "tools call lint - < arguments.json", ""),
-		Args:    nargs(1, 2, "tools call: name a tool, and give its arguments as a JSON object"),
+		Example: examples(a.cfg.Name, `tools call read_file '{"path":"README.md"}'`, "", "tools call lint - < arguments.json", "",
+			`tools call bash --ask bash '{"command":"go test ./..."}'`, "in the sandbox of agents; it is off without a rule"),
+		Args: nargs(1, 2, "tools call: name a tool, and give its arguments as a JSON object"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			raw := "{}"
 			if len(args) == 2 {
@@ -40,9 +42,15 @@ func toolsCall(a *app) *cobra.Command {
 			if !json.Valid([]byte(raw)) {
 				return usage("tools call: the arguments are not JSON; give an object such as '{\"path\":\"README.md\"}'")
 			}
+			if _, err := l.rules(); err != nil {
+				return err
+			}
+			a.set.leave = l
 			return callTool(cmd.Context(), a, args[0], json.RawMessage(raw))
 		},
 	}
+	l.add(cmd.Flags())
+	return cmd
 }
 
 func callTool(ctx context.Context, a *app, name string, args json.RawMessage) error {

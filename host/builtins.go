@@ -114,6 +114,24 @@ func (s *Session) reads(name, from string) func(file string) tool.Verdict {
 	return s.policy.Reads(name, from, nil)
 }
 
+// mostFiles is how many files of a folder are listed for users to name.
+const mostFiles = 20_000
+
+// Files lists the files of the host's folder that agents may read unasked, for users to name in a message: at most 20,000, without those that are hidden
+// or ignored by git.
+func (h *Host) Files(ctx context.Context) ([]string, error) {
+	p, err := h.project()
+	if err != nil || p.dir == "" {
+		return nil, err
+	}
+	policy, err := p.policy()
+	if err != nil {
+		return nil, err
+	}
+	reads := policy.Reads("read_file", "", nil)
+	return docindex.Files(ctx, p.dir, mostFiles, func(file string) bool { return reads(file).Decision != tool.Allow })
+}
+
 // openDocs opens the index of the project's files when it is first searched. The index covers the
 // files that may be read without asking by the rules of the user and the project. An agent's own
 // rules decide which results it is shown.

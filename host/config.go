@@ -31,7 +31,18 @@ var known = map[string]string{
 	"max-concurrency": "count", "max-cost": "money", "max-steps": "count", "max-tokens": "count", "max-turns": "count", "model": "text",
 	"no-bell": "bool", "no-color": "bool", "no-input": "bool", "offline": "bool", "on-ask": "deny|wait|fail|", "output": "text|json|jsonl",
 	"parallel-agents": "count", "plain": "bool", "quiet": "bool", "snapshot-every": "count", "store": "store", "store-key-file": "path",
-	"stream-text": "bool", "timeout": "duration", "turn-timeout": "duration", "verbose": "bool",
+	"stream-text": "bool", "terminal.calm": "bool", "terminal.history": "bool", "timeout": "duration", "turn-timeout": "duration", "verbose": "bool",
+}
+
+// keysOf begins the settings for keys of the terminal, of which there is one for each action.
+const keysOf = "keys."
+
+// kindOf returns the kind of a setting, "" if there is none of that name.
+func kindOf(name string) string {
+	if action, ok := strings.CutPrefix(name, keysOf); ok && action != "" {
+		return "text"
+	}
+	return known[name]
 }
 
 // SettingNames returns the names of all settings, sorted.
@@ -39,7 +50,7 @@ func SettingNames() []string { return slices.Sorted(maps.Keys(known)) }
 
 // Variable returns the environment's name of a setting.
 func Variable(setting string) string {
-	return "SUPERSTEP_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
+	return "SUPERSTEP_" + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(setting))
 }
 
 // A Configuration is a user's file of settings, one to a line. A flag or a variable overrides them.
@@ -95,6 +106,11 @@ func (h *Host) Effective(c *Configuration, def func(name string) string) ([]Effe
 			}
 		}
 		out = append(out, s)
+	}
+	for _, set := range c.Settings {
+		if strings.HasPrefix(set.Name, keysOf) {
+			out = append(out, EffectiveSetting{set.Name, set.Value, fmt.Sprintf("%s:%d", c.Path, set.Line)})
+		}
 	}
 	return out, nil
 }
@@ -204,7 +220,7 @@ func (c *Configuration) parse(b []byte) (settings []Setting, err error) {
 	}
 	for _, e := range refused {
 		name, _, _ := strings.Cut(e.Text, " ")
-		if name, _ = strconv.Unquote(name); e.Code == frontmatter.Duplicate && known[name] == "" {
+		if name, _ = strconv.Unquote(name); e.Code == frontmatter.Duplicate && kindOf(name) == "" {
 			continue // the first is unknown, and reported as that
 		}
 		wrong(e.Line, e.Col, e.Text)
@@ -217,7 +233,7 @@ func (c *Configuration) parse(b []byte) (settings []Setting, err error) {
 		if f.Value.Kind == "" {
 			continue // refused
 		}
-		if known[f.Key] == "" {
+		if kindOf(f.Key) == "" {
 			wrong(f.Line, f.Col, UnknownSetting(f.Key))
 			continue
 		}
@@ -307,7 +323,7 @@ func (c *Configuration) atHome(name, value string) (string, error) {
 
 // checkSetting returns why a setting cannot have a value, nil if it can.
 func checkSetting(name, value string) error {
-	switch kind := known[name]; kind {
+	switch kind := kindOf(name); kind {
 	case "text", "path":
 	case "store":
 		if value != "" {
@@ -347,8 +363,14 @@ func checkSetting(name, value string) error {
 // UnknownSetting returns the message for an unknown setting, and suggests the most similar one. A
 // name that does not look like a setting is not repeated, since it may contain a password.
 func UnknownSetting(name string) string {
+	switch name {
+	case "keys":
+		return "write each key on a line of its own, such as `keys.graph: ctrl+g`"
+	case "terminal":
+		return "write each of its settings on a line of its own, such as `terminal.calm: true`"
+	}
 	if len(name) > 40 || strings.ContainsFunc(name, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
 	}) {
 		return "this is the name of no setting"
 	}
@@ -374,7 +396,7 @@ func (c *Configuration) Set(name, value string) error {
 		return mistake(name + ": " + err.Error())
 	}
 	home := homePath.MatchString(value) // a path is meant in every folder
-	switch kind := known[name]; kind {
+	switch kind := kindOf(name); kind {
 	case "store":
 		value = strings.TrimSpace(value)
 		if p, err := runlog.ParsePlace(value); err == nil && p.Path != "" && !home {
@@ -444,7 +466,7 @@ func replaceSetting(text, key, line string) string {
 	if first, _, _ := strings.Cut(text, "\n"); strings.HasSuffix(first, "\r") {
 		end = "\r\n"
 	}
-	begins := regexp.MustCompile(`^(?:` + key + `|"` + key + `"|'` + key + `')[ \t]*:(?:\s|$)`)
+	begins := regexp.MustCompile(`^(?:` + regexp.QuoteMeta(key) + `|"` + key + `"|'` + key + `')[ \t]*:(?:\s|$)`)
 	var out strings.Builder
 	if mark {
 		out.WriteString(byteOrderMark)

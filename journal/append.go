@@ -143,6 +143,9 @@ func (j *Journal) put(ctx context.Context, group []*appending) error {
 			unread = fmt.Errorf("run %s: %w: it is stored and cannot be read: %w", j.id, runlog.ErrUnknown, err)
 		}
 		j.info.Head = b.Records[i].Seq
+		if b.Records[i].Kind == runlog.KindTaskDone {
+			delete(j.begun, b.Records[i].Path)
+		}
 		if b.Records[i].Kind == runlog.KindSnapshot {
 			j.info.Snapshot = b.Records[i].Seq
 		}

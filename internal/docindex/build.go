@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -47,6 +48,7 @@ type builder struct {
 	progress   func(int, int, int64)
 	excluded   func(string) bool
 	limits     *Limits
+	any        bool // files of every kind and size
 	stats      Stats
 	left       map[string]int // files and folders not even looked into, by why
 	out        []string       // files that are excluded
@@ -317,6 +319,26 @@ func Has(ctx context.Context, dir string, excluded func(path string) bool) bool 
 	return len(files) > 0
 }
 
+// Files lists the files of a folder, of every kind, as paths relative to it with slashes: at most so many, without those that are excluded, hidden or
+// ignored by a .gitignore.
+func Files(ctx context.Context, dir string, most int, excluded func(path string) bool) ([]string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	b := builder{dir: dir, root: root, excluded: excluded, any: true, limits: &Limits{Files: most - 1, Bytes: math.MaxInt64}, left: map[string]int{}}
+	files, err := b.walk(ctx)
+	if errors.As(err, new(*LimitError)) {
+		err = nil
+	}
+	out := make([]string, len(files))
+	for i, f := range files {
+		out[i] = f.path
+	}
+	return out, err
+}
+
 // packedToo checks a file and, if it is compressed, also the name that it unpacks to.
 func packedToo(excluded func(string) bool) func(string) bool {
 	if excluded == nil {
@@ -361,7 +383,7 @@ func (b *builder) list(ctx context.Context, files []file, dir string, ig ignores
 		if !d.Type().IsRegular() {
 			continue
 		}
-		if kindOf(d.Name()) == notText {
+		if !b.any && kindOf(d.Name()) == notText {
 			if !hidden {
 				b.left["not text"]++
 			}
@@ -380,7 +402,7 @@ func (b *builder) list(ctx context.Context, files []file, dir string, ig ignores
 		if err != nil { // it is gone
 			continue
 		}
-		if info.Size() > maxFile {
+		if info.Size() > maxFile && !b.any {
 			b.left[tooLarge]++
 			continue
 		}

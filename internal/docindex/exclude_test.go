@@ -222,3 +222,16 @@ func ix0(dir string) string {
 	}
 	return real
 }
+
+// The files that a user may name are of every kind, and there are no more of them than wanted.
+func TestFiles(t *testing.T) {
+	dir := folder(t, map[string]string{"a.md": "x", "picture.png": "x", "sub/main.go": "x", "secret.key": "x", ".hidden": "x", "x.log": "x", ".gitignore": "*.log\n"})
+	excluded := func(name string) bool { return name == "secret.key" }
+	got, err := Files(t.Context(), dir, 10, excluded)
+	if want := []string{"a.md", "picture.png", "sub/main.go"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q %v", got, err)
+	}
+	if got, err = Files(t.Context(), dir, 2, excluded); err != nil || len(got) != 2 {
+		t.Errorf("%q %v", got, err)
+	}
+}

@@ -47,6 +47,7 @@ var floors = []struct {
 var siblings = map[string][]string{
 	"cli":                 {"internal/arguments", "internal/demo", "internal/tui"},
 	"internal/demo":       {"internal/tui"},
+	"internal/tui":        {"internal/arguments"},
 	"graph/node":          {"agent"},
 	"internal/providers":  {"model", "model/anthropic", "model/cassette", "model/gemini", "internal/offline", "model/openai", "internal/prices"},
 	"runlog/stores":       {"runlog/file", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/sqlite", "runlog/storekit"},

@@ -115,6 +115,9 @@ func TestAimock(t *testing.T) {
 		"openai": func(key string) (model.Model, error) {
 			return openai.New(&openai.Options{Model: "o4-mini", BaseURL: base + "/v1", APIKey: key, HTTPClient: client, Retries: -1})
 		},
+		"responses": func(key string) (model.Model, error) {
+			return openai.New(&openai.Options{Model: "o4-mini", Responses: true, BaseURL: base + "/v1", APIKey: key, HTTPClient: client, Retries: -1})
+		},
 		"anthropic": func(key string) (model.Model, error) {
 			return anthropic.New(&anthropic.Options{Model: "claude-sonnet-4-5", BaseURL: base, APIKey: key, HTTPClient: client, Retries: -1})
 		},

@@ -43,6 +43,16 @@ func overOpenAI(t testing.TB, script Script) model.Model {
 	return m
 }
 
+func overResponses(t testing.TB, script Script) model.Model {
+	o := options(t, script, Responses{})
+	o.Responses = true
+	m, err := openai.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 func overAnthropic(t testing.TB, script Script) model.Model {
 	o := options(t, script, Anthropic{})
 	m, err := anthropic.New(&anthropic.Options{
@@ -68,6 +78,7 @@ func overGemini(t testing.TB, script Script) model.Model {
 }
 
 func TestOpenAI(t *testing.T)    { run(t, overOpenAI) }
+func TestResponses(t *testing.T) { run(t, overResponses) }
 func TestAnthropic(t *testing.T) { run(t, overAnthropic) }
 func TestGemini(t *testing.T)    { run(t, overGemini) }
 
@@ -80,7 +91,7 @@ func TestRecorder(t *testing.T) {
 
 // TestPlayer runs what the suite knows of streams against recordings of real providers.
 func TestPlayer(t *testing.T) {
-	for name, over := range map[string]func(testing.TB, Script) model.Model{"openai": overOpenAI, "gemini": overGemini} {
+	for name, over := range map[string]func(testing.TB, Script) model.Model{"openai": overOpenAI, "responses": overResponses, "gemini": overGemini} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			streams(t, func(t testing.TB, script Script) model.Model { return twice{over(t, script), t} })

@@ -104,3 +104,27 @@ func (OpenAI) Schema(body []byte) (*jsonschema.Schema, error) {
 	}
 	return in.Format.Schema.Schema, nil
 }
+
+var (
+	_ Signer  = Responses{}
+	_ Schemer = Responses{}
+	_ Lossy   = Responses{}
+)
+
+// Signs implements [Signer]: reasoning comes with what is encrypted, messages come with their phase.
+func (Responses) Signs(kind model.PartKind) bool { return kind != model.ToolCall }
+
+// Keeps implements [Lossy]: nobody is told what was written to the cache.
+func (Responses) Keeps(u model.Usage) model.Usage { u.Written = 0; return u }
+
+// Schema implements [Schemer].
+func (Responses) Schema(body []byte) (*jsonschema.Schema, error) {
+	var in responsesRequest
+	if err := json.Unmarshal(body, &in); err != nil || in.Text.Format == nil {
+		return nil, err
+	}
+	if in.Text.Format.Type != "json_schema" || in.Text.Format.Name == "" {
+		return nil, fmt.Errorf("text.format has the type %q and the name %q", in.Text.Format.Type, in.Text.Format.Name)
+	}
+	return in.Text.Format.Schema, nil
+}

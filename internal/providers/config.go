@@ -23,7 +23,7 @@ import (
 type Provider struct {
 	Name     string            // the first half of the names of its models
 	BaseURL  string            // as the provider documents it for the protocol
-	Protocol string            // openai, anthropic or gemini; defaults to openai
+	Protocol string            // openai, responses, anthropic or gemini; defaults to openai
 	KeyEnv   string            // the variable with its API key, "" if it needs none
 	Model    string            // the model to use when only the provider is named, "" for none
 	Headers  map[string]string // further headers, to the variables with their values
@@ -163,8 +163,8 @@ func (c *config) provider(entry frontmatter.Field) Provider {
 			}
 		case "protocol":
 			out.Protocol = cmp.Or(c.text(f.Value), nameOpenAI)
-			if p := []string{nameOpenAI, nameAnthropic, nameGemini}; !slices.Contains(p, out.Protocol) {
-				c.bad(f.Value, "%.40s: want the protocol openai, anthropic or gemini%s", name, suggest.Hint(shorten(out.Protocol), p))
+			if p := []string{nameOpenAI, nameResponses, nameAnthropic, nameGemini}; !slices.Contains(p, out.Protocol) {
+				c.bad(f.Value, "%.40s: want the protocol openai, responses, anthropic or gemini%s", name, suggest.Hint(shorten(out.Protocol), p))
 			}
 		case "key_env":
 			if out.KeyEnv = c.text(f.Value); out.KeyEnv != "" && !variableName.MatchString(out.KeyEnv) {

@@ -64,7 +64,7 @@ func TestConfigMistakes(t *testing.T) {
 		{"user", "lab: {base_url: \"https://u:s3cr3t@lab.example\"}\n", "the base URL must not have a user or a password"},
 		{"query", "lab: {base_url: \"https://lab.example?key=s3cr3t\"}\n", "the base URL must not have a query"},
 		{"scheme", "lab: {base_url: \"file:///etc/passwd\"}\n", "the base URL must be like"},
-		{"protocol", head + "  protocol: opnai\n", `lab: want the protocol openai, anthropic or gemini; did you mean "openai"?`},
+		{"protocol", head + "  protocol: opnai\n", `lab: want the protocol openai, responses, anthropic or gemini; did you mean "openai"?`},
 		{"field", head + "  base: x\n", `p:3:3: a provider has no "base"`},
 		{"name", "Lab!: {base_url: https://lab.example}\n", "is no name for a provider"},
 		{"taken", "offline: {base_url: https://lab.example}\n", "is no name for a provider"},

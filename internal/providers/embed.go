@@ -38,7 +38,7 @@ func (p *Providers) Embedder() (Embed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.protocol != nameOpenAI || !loopback(c.base) || remote(e, rest) {
+	if c.protocol != nameOpenAI && c.protocol != nameResponses || !loopback(c.base) || remote(e, rest) {
 		return nil, &Error{Name: name, Hints: p.local(),
 			Message: shorten(name) + " is not a server on this machine, and " + EmbeddingsVariable + " may name no other"}
 	}

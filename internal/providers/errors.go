@@ -181,6 +181,12 @@ func loopback(base string) bool {
 	return err == nil && loopbackHost(u.Hostname())
 }
 
+// ofOpenAI reports whether an address is OpenAI's own, of any region.
+func ofOpenAI(base string) bool {
+	u, err := url.Parse(base)
+	return err == nil && (u.Hostname() == "api.openai.com" || strings.HasSuffix(u.Hostname(), ".api.openai.com"))
+}
+
 func loopbackHost(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()

@@ -32,6 +32,7 @@ func (c *connection) open() (model.Model, error) {
 		return openai.New(&openai.Options{
 			Model: c.model, BaseURL: c.base, APIKey: c.key, KeyFrom: c.keyFrom, Provider: c.provider,
 			MaxWait: c.wait, Timeout: c.turn, IdleTimeout: c.turn / 2, HTTPClient: c.client, Price: c.price, Window: c.window, ReplayReasoning: c.replay,
+			Responses: c.protocol == nameResponses,
 		})
 	}
 }

@@ -186,6 +186,9 @@ func (p *Providers) connection(e *endpoint, name string) (*connection, error) {
 		protocol: e.protocol, provider: e.name, model: name, base: base, key: key, keyFrom: cmp.Or(keyFrom, e.keyName()), replay: e.replay,
 		client: p.client(base, headers),
 	}
+	if e.name == nameOpenAI && !e.own && ofOpenAI(base) {
+		c.protocol = nameResponses // which newer models need for tools; servers behind another address may not know it
+	}
 	if m, ok := p.known(e, name); ok {
 		c.window, c.output = m.Window, m.Output
 		if m.Priced {

@@ -393,6 +393,36 @@ func TestKeysStayHome(t *testing.T) {
 	}
 }
 
+// OpenAI itself is asked for responses, and so is who is said to have them; all others for chat completions.
+func TestResponses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		base string // of the variable
+		own  []providers.Provider
+		want string
+	}{
+		{"", nil, "https://api.openai.com/v1/responses"},
+		{"https://eu.api.openai.com/v1/", nil, "https://eu.api.openai.com/v1/responses"},
+		{"https://api.openai.com.example/v1", nil, "https://api.openai.com.example/v1/chat/completions"},
+		{"http://127.0.0.1:1/v1", nil, "http://127.0.0.1:1/v1/chat/completions"},
+		{"", []providers.Provider{{Name: "openai", BaseURL: "https://api.openai.com/v1"}}, "https://api.openai.com/v1/chat/completions"},
+		{"", []providers.Provider{{Name: "openai", BaseURL: "https://lab.example/v1", Protocol: "responses"}}, "https://lab.example/v1/responses"},
+	} {
+		r := &recorder{seen: map[string]string{}}
+		p := providers.New(&providers.Options{
+			Env: env{"OPENAI_API_KEY": "canary", "OPENAI_BASE_URL": c.base}.get, HTTPClient: &http.Client{Transport: r}, Config: c.own,
+		})
+		m, err := p.Open("openai/gpt-5")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = turn(m)
+		if sent := fmt.Sprint(r.seen); !strings.Contains(sent, c.want+"map[") {
+			t.Errorf("%q and %+v: sent %s, want %s", c.base, c.own, sent, c.want)
+		}
+	}
+}
+
 // An entry of the user hides the built-in provider, and its key with it.
 func TestOwnEntryHidesBuiltin(t *testing.T) {
 	t.Parallel()
@@ -427,7 +457,7 @@ func TestRedirectsTakeNoKey(t *testing.T) {
 		first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL+r.URL.Path, status)
 		}))
-		for _, protocol := range []string{"openai", "anthropic", "gemini"} {
+		for _, protocol := range []string{"openai", "responses", "anthropic", "gemini"} {
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 			p := providers.New(&providers.Options{
 				Env: env{"KEY": "canary"}.get, HTTPClient: client,

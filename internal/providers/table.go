@@ -8,6 +8,7 @@ import (
 // The names of the protocols that providers speak, and of those who made them.
 const (
 	nameOpenAI    = "openai"
+	nameResponses = "responses" // OpenAI's other one
 	nameAnthropic = "anthropic"
 	nameGemini    = "gemini"
 )

@@ -2,6 +2,7 @@ package transcript
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
@@ -69,11 +70,25 @@ func (r *Run) applyShape(rec *runlog.Record) {
 	}
 	d, _ := decode[struct {
 		Shape struct {
-			Nodes []struct{ Name string }
+			Nodes []struct {
+				Name, Join string
+				Most       int
+			}
+			Edges []struct{ From, To string }
 		}
 	}](rec)
-	for _, n := range d.Shape.Nodes {
+	at := map[string]int{}
+	for i, n := range d.Shape.Nodes {
+		at[n.Name] = i
 		r.Nodes = append(r.Nodes, Line(n.Name))
+		r.Graph = append(r.Graph, Node{Name: Line(n.Name), Join: Line(n.Join), Most: n.Most})
+	}
+	for _, e := range d.Shape.Edges {
+		from, a := at[e.From]
+		to, b := at[e.To]
+		if a && b && !slices.Contains(r.Graph[from].To, r.Nodes[to]) { // the start and the end are no nodes
+			r.Graph[from].To = append(r.Graph[from].To, r.Nodes[to])
+		}
 	}
 	r.changed.nodes = r.Rev
 }

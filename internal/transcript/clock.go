@@ -88,13 +88,12 @@ func (r *Run) countLeaf(t *Task) {
 			r.leaves--
 		}
 	}
-	if leaf && !t.RetryAt.IsZero() {
-		if r.retrying == nil {
-			r.retrying = map[*Task]bool{}
+	if waits := leaf && !t.RetryAt.IsZero(); waits != t.retries {
+		if t.retries = waits; waits {
+			r.retrying++
+		} else {
+			r.retrying--
 		}
-		r.retrying[t] = true
-	} else {
-		delete(r.retrying, t)
 	}
 }
 

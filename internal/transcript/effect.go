@@ -47,6 +47,7 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 				r.remove(t, was)
 			}
 			t.open = append(t.open, u)
+			u.Child = r.paths[rec.Path+"/"+within(u)] // there before it if the process that began the call was killed
 			r.show(t, u)
 		}
 		return

@@ -18,10 +18,7 @@ func (r *Run) task(path string, step int, at time.Time) *Task {
 		return t
 	}
 	if top, _, inside := strings.Cut(path, "/"); inside { // its own superstep is one of the graph that it is in
-		step = -1
-		if t := r.paths[top]; t != nil {
-			step = t.Step
-		}
+		step = r.task(top, -1, at).Step // its beginning is not in the log, but it has begun
 	}
 	if step < 0 || step > len(r.Steps)+maxGap {
 		step = r.step

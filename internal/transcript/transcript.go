@@ -51,6 +51,7 @@ type Run struct {
 	Reused    runlog.Amount       // what the turns did cost that were recorded before it was resumed last, and were not taken again
 	By        string              // who paused or interrupted it, "" if nobody did
 	Nodes     []string            // of its graph, in declared order; nil if its log does not say
+	Graph     []Node              // the same, with what leads where
 	Window    int                 // the most bytes of parts that ended tasks keep, the newest first; 0 for all
 
 	step  int       // the superstep that is not committed yet
@@ -74,11 +75,19 @@ type Run struct {
 	ended  []*Task                    // in the order in which they ended
 	kept   int                        // bytes of their parts
 
-	reserved runlog.Amount  // the sum of aside
-	leaves   int            // tasks that have not ended and have none in them
-	retrying map[*Task]bool // those of them that wait to try again
-	heard    bool           // the record only continues the text of a turn
+	reserved runlog.Amount // the sum of aside
+	leaves   int           // tasks that have not ended and have none in them
+	retrying int           // those of them that wait to try again
+	heard    bool          // the record only continues the text of a turn
 	changed  changed
+}
+
+// A Node is a node of a run's graph.
+type Node struct {
+	Name string
+	Join string   // when it runs: "" as soon as one that leads to it is done; all, settled, or a quorum
+	Most int      // tasks of it side by side, 0 for any number
+	To   []string // the nodes that it leads to, in declared order
 }
 
 // A Denial is a denied call of an agent.
@@ -178,6 +187,7 @@ type Task struct {
 	size    int                        // bytes of the parts
 	counted bool                       // it has ended, and size is part of Run.kept
 	leaf    bool                       // it is counted in Run.leaves
+	retries bool                       // it is counted in Run.retrying
 	stored  time.Duration              // of execution, by records that end an execution or an attempt
 }
 

@@ -410,12 +410,12 @@ func (r *Run) Wait() *Wait {
 	case r.Status == runlog.Paused || r.Waits():
 		return &Wait{What: "person"}
 	}
-	if r.leaves == 0 || len(r.retrying) < r.leaves {
+	if r.leaves == 0 || r.retrying < r.leaves {
 		return nil
 	}
 	var until time.Time
-	for t := range r.retrying {
-		if until.IsZero() || t.RetryAt.Before(until) {
+	for _, t := range r.Tasks {
+		if t.retries && (until.IsZero() || t.RetryAt.Before(until)) {
 			until = t.RetryAt
 		}
 	}

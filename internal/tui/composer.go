@@ -1,17 +1,30 @@
 package tui
 
 import (
-	"context"
-	"encoding/json"
+	"cmp"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
-	"charm.land/lipgloss/v2"
 
-	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/mail"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
+)
+
+const (
+	pastedLines   = 10 // a longer paste becomes an attachment
+	pastedLetters = 1000
 )
 
 // A composer is where messages and commands are typed.
@@ -19,18 +32,45 @@ type composer struct {
 	t    *Terminal
 	area textarea.Model
 	mode string // "", "accept edits" or "plan"; see nextMode
+
+	run     string   // whose draft this is, "" for the next chat
+	loaded  bool     // it is shown
+	parts   []string // what was pasted: the text has [#1 pasted 12 lines] in the place of the first
+	history *history
+	past    int    // the text of the history that is shown, the length of the list for none
+	own     string // what was typed before the history was looked at
+	drafts  *drafts
+	saving  bool // drafts are written in a moment
+
+	search *searching // nil unless the history is searched
+	popup  popup
+
+	files    []string // of the folder, as of filesAt
+	filesAt  time.Time
+	reading  bool // files are being listed
+	lookedAt time.Time
+	late     tea.Cmd // what a list of completions needs that was made without a key
 }
+
+// searching is an incremental search of the history.
+type searching struct {
+	query string
+	at    int    // the text that is shown, -1 for none
+	own   string // what was typed before
+}
+
+// draftMsg has the drafts written.
+type draftMsg struct{}
 
 func newComposer(t *Terminal) *composer {
 	a := textarea.New()
 	a.Prompt, a.ShowLineNumbers, a.EndOfBufferCharacter = "> ", false, ' '
-	a.Placeholder = "message, /command, @agent or @file"
+	a.SetStyles(textarea.Styles{Cursor: textarea.CursorStyle{Blink: !t.opt.Calm}}) // the terminal's own colors
+	a.DynamicHeight, a.MinHeight, a.MaxHeight, a.MaxContentHeight = true, 1, 8, 10_000
 	a.SetVirtualCursor(false)
-	plain, dim := lipgloss.NewStyle(), lipgloss.NewStyle().Faint(bool(t.pal))
-	state := textarea.StyleState{Base: plain, Text: plain, CursorLine: plain, EndOfBuffer: plain, Prompt: plain, Placeholder: dim}
-	a.SetStyles(textarea.Styles{Focused: state, Blurred: state})
 	a.KeyMap.InsertNewline.SetKeys(t.keys.keys["newline"]...)
-	c := &composer{t: t, area: a}
+	c := &composer{t: t, area: a, history: readHistory(t.opt.History), drafts: readDrafts(t.opt.Drafts, t.opt.Now())}
+	c.past = len(c.history.list)
 	return c
 }
 
@@ -44,22 +84,229 @@ func (c *composer) focus(on bool) {
 	}
 }
 
-func (c *composer) empty() bool      { return strings.TrimSpace(c.area.Value()) == "" }
-func (c *composer) completing() bool { return false }
-func (c *composer) clear()           { c.area.Reset() }
-func (c *composer) set(s string)     { c.area.SetValue(s); c.area.MoveToEnd() }
-func (c *composer) load(string)      {}
-func (c *composer) keep()            {}
+func (c *composer) empty() bool { return c.search == nil && strings.TrimSpace(c.area.Value()) == "" }
+
+// completing reports whether Tab and Esc are for the list of completions, or for the search.
+func (c *composer) completing() bool { return len(c.popup.offers) > 0 || c.search != nil }
+
+func (c *composer) clear() {
+	c.area.Reset()
+	c.parts, c.search, c.popup = nil, nil, popup{}
+	c.past, c.own = len(c.history.list), ""
+	c.stash()
+}
+
+func (c *composer) set(s string) {
+	c.area.SetValue(s)
+	c.area.MoveToEnd()
+	c.stash()
+}
+
+// before is the text before the cursor.
+func (c *composer) before() string {
+	lines := strings.Split(c.area.Value(), "\n")
+	line, col := c.area.Line(), c.area.Column()
+	if line >= len(lines) {
+		return c.area.Value()
+	}
+	r := []rune(lines[line])
+	return strings.Join(append(slices.Clone(lines[:line]), string(r[:min(col, len(r))])), "\n")
+}
+
+// moveTo moves the cursor.
+func (c *composer) moveTo(line, col int) {
+	for c.area.MoveToBegin(); c.area.Line() < line; {
+		was := c.area.Line()
+		if c.area.CursorDown(); c.area.Line() == was && c.area.LineInfo().RowOffset == 0 {
+			break
+		}
+	}
+	c.area.SetCursorColumn(col)
+}
+
+// load shows the draft of a run, and keeps that of the one before.
+func (c *composer) load(run string) {
+	if c.loaded {
+		c.stash()
+	}
+	c.run, c.loaded = run, true
+	d := c.drafts.all[run]
+	c.area.Reset()
+	c.parts, c.popup, c.search = d.Parts, popup{}, nil
+	c.area.SetValue(d.Text)
+	c.area.MoveToEnd()
+}
+
+// stash keeps what is typed as the draft of the run.
+func (c *composer) stash() {
+	d := c.drafts.all[c.run]
+	text := c.area.Value()
+	if c.search != nil {
+		text = c.search.own
+	}
+	if d.Text == text && len(d.Parts) == len(c.parts) {
+		return
+	}
+	d.Text, d.Parts = text, c.parts
+	if text == "" {
+		d.Parts = nil
+	}
+	c.drafts.set(c.run, d)
+}
+
+// changed keeps the draft, and has it written in a moment.
+func (c *composer) changed() tea.Cmd {
+	c.stash()
+	if c.saving || len(c.drafts.dirty) == 0 {
+		return nil
+	}
+	c.saving = true
+	return tea.Tick(draftGap, func(time.Time) tea.Msg { return draftMsg{} })
+}
+
+// write writes the drafts that have changed.
+func (c *composer) write() tea.Cmd {
+	t, write := c.t, c.drafts.save()
+	return func() tea.Msg {
+		if err := write(); err != nil {
+			return doneMsg{func() { t.fail(fmt.Errorf("what is typed cannot be kept: %w", err)) }}
+		}
+		return nil
+	}
+}
+
+// keep writes the drafts when the terminal is left.
+func (c *composer) keep() {
+	c.stash()
+	_ = c.drafts.save()()
+}
+
+// hold queues a message to a run, on disk too, until its log has it. Sent is called with the lock held: with an error the message is put back, and if it
+// was not queued within the run, it has arrived.
+func (c *composer) hold(run, text string, after uint64) (sent func(err error, queued bool)) {
+	d := c.drafts.all[run]
+	d.Sending = append(slices.Clone(d.Sending), sending{Text: text, After: after, here: true})
+	c.drafts.set(run, d)
+	return func(err error, queued bool) {
+		d := c.drafts.all[run]
+		if i := slices.IndexFunc(d.Sending, func(s sending) bool { return s.here && s.Text == text }); i >= 0 {
+			d.Sending = slices.Clone(d.Sending)
+			if d.Sending[i].here = false; err != nil || !queued {
+				d.Sending = slices.Delete(d.Sending, i, i+1)
+			}
+			c.drafts.set(run, d)
+		}
+		if err != nil {
+			c.giveBack(run, text)
+		}
+	}
+}
+
+// giveBack puts a message back that did not arrive.
+func (c *composer) giveBack(run, text string) {
+	if c.run == run {
+		c.set(strings.TrimRight(text+"\n"+c.area.Value(), "\n"))
+		return
+	}
+	d := c.drafts.all[run]
+	d.Text = strings.TrimRight(text+"\n"+d.Text, "\n")
+	c.drafts.set(run, d)
+}
+
+// heard takes messages off the queue that a record of the run has.
+func (c *composer) heard(run string, rec *runlog.Record) {
+	d := c.drafts.all[run]
+	if len(d.Sending) == 0 || rec.Seq == 0 {
+		return
+	}
+	var texts []string
+	switch rec.Kind {
+	case runlog.KindAnswered:
+		var a runlog.Answer
+		var text string
+		if unmarshal(rec.Data, &a) && unmarshal(a.Value, &text) {
+			texts = append(texts, text)
+		}
+	case runlog.KindSettled:
+		if s := mail.Settled(rec); s != nil {
+			for _, m := range mail.SteeringOf(s) {
+				texts = append(texts, m.Text)
+			}
+		}
+	}
+	for _, text := range texts {
+		if i := slices.IndexFunc(d.Sending, func(s sending) bool { return s.Text == text && rec.Seq > s.After }); i >= 0 {
+			d.Sending = slices.Delete(slices.Clone(d.Sending), i, i+1)
+			c.drafts.set(run, d)
+		}
+	}
+}
+
+// settle puts messages back that the run stopped without reading, such as those of a terminal that crashed.
+func (c *composer) settle() tea.Cmd {
+	t, cmd := c.t, c.late
+	c.late = nil
+	d := c.drafts.all[c.run]
+	if t.run == nil || t.run.id != c.run || !t.run.loaded || t.moves() || len(d.Sending) == 0 {
+		return cmd
+	}
+	var back []string
+	d.Sending = slices.DeleteFunc(slices.Clone(d.Sending), func(s sending) bool {
+		if !s.here {
+			back = append(back, s.Text)
+		}
+		return !s.here
+	})
+	if c.drafts.set(c.run, d); back != nil {
+		c.giveBack(c.run, strings.Join(back, "\n"))
+	}
+	return tea.Batch(cmd, c.changed())
+}
+
 func (c *composer) hints() string {
-	return "Enter send · ^J new line · Tab agents · /help · ^D leave"
+	switch {
+	case c.search != nil:
+		return "type to search · ^R older · Enter take it · Esc back"
+	case len(c.popup.offers) > 0:
+		return "↑↓ choose · Tab or Enter take it · Esc close"
+	case c.empty() && len(c.t.before) > 0:
+		return "Enter send · Esc back to " + c.t.before[len(c.t.before)-1] + " · Tab agents · /help · ^D leave"
+	}
+	return "Enter send · ^J new line · ↑ history · Tab agents · /help · ^D leave"
 }
 
 func (c *composer) draw(w, h int) []string {
+	pal := c.t.pal
+	c.area.MaxHeight = max(1, h)
 	c.area.SetWidth(w - 1)
-	c.area.SetHeight(max(1, min(h, c.area.LineCount())))
-	out := strings.Split(c.area.View(), "\n")
-	for i := range out {
-		out[i] = " " + out[i]
+	var out []string
+	queue := c.drafts.all[c.run].Sending
+	for i, q := range queue {
+		if i == 3 {
+			out = append(out, pal.Dim(fmt.Sprintf(" queued: %d more", len(queue)-i)))
+			break
+		}
+		out = append(out, pal.Dim(cut(" queued: "+transcript.Line(q.Text), w)))
+	}
+	switch {
+	case c.search != nil:
+		found := ""
+		if c.search.at < 0 && c.search.query != "" {
+			found = "  (nothing)"
+		}
+		out = append(out, pal.Yellow(cut(" history: "+c.search.query+"▏"+found, w)))
+	case len(c.popup.offers) > 0:
+		out = append(out, c.popup.lines(pal, w, max(1, h))...)
+	default:
+		if hint := c.t.argumentHint(c.area.Value()); hint != "" {
+			out = append(out, pal.Dim(cut(" "+hint, w)))
+		}
+	}
+	if c.area.Value() == "" {
+		return append(out, cut(" "+c.area.Prompt+pal.Dim("message, /command, !shell, @agent or @file"), w))
+	}
+	for line := range strings.SplitSeq(c.area.View(), "\n") {
+		out = append(out, " "+line)
 	}
 	return out
 }
@@ -75,110 +322,234 @@ func (c *composer) cursor(h int) *tea.Cursor {
 }
 
 func (c *composer) update(msg tea.Msg) (cmd tea.Cmd) {
+	if _, ok := msg.(draftMsg); ok {
+		c.saving = false
+		return c.write()
+	}
 	c.area, cmd = c.area.Update(msg)
 	return cmd
 }
 
-func (c *composer) paste(s string) tea.Cmd { return c.update(tea.PasteMsg{Content: s}) }
-
-func (c *composer) key(k tea.KeyPressMsg) tea.Cmd {
-	if c.t.keys.is(k, "send") {
-		return c.submit()
+// paste inserts a text. A long one becomes an attachment, which is a word in the text until it is sent.
+func (c *composer) paste(s string) tea.Cmd {
+	s = transcript.Clean(s)
+	if strings.Count(s, "\n") < pastedLines && utf8.RuneCountInString(s) <= pastedLetters {
+		cmd := c.update(tea.PasteMsg{Content: s})
+		return tea.Batch(cmd, c.offer(), c.changed())
 	}
-	return c.update(k)
+	c.attach(s)
+	return c.changed()
 }
 
-// submit sends what is typed.
+// attach inserts a text as an attachment.
+func (c *composer) attach(s string) {
+	s = strings.TrimRight(s, "\n")
+	c.parts = append(c.parts[:len(c.parts):len(c.parts)], s)
+	c.area.InsertString(fmt.Sprintf("[#%d pasted %s]", len(c.parts), inwords.Plural(strings.Count(s, "\n")+1, "line")))
+}
+
+var attachment = regexp.MustCompile(`\[#(\d+) pasted \d+ lines?\]`)
+
+// expand puts attachments in their places.
+func (c *composer) expand(text string) string {
+	return attachment.ReplaceAllStringFunc(text, func(s string) string {
+		n, err := strconv.Atoi(attachment.FindStringSubmatch(s)[1])
+		if err != nil || n < 1 || n > len(c.parts) {
+			return s
+		}
+		return c.parts[n-1]
+	})
+}
+
+func (c *composer) key(k tea.KeyPressMsg) tea.Cmd {
+	keys := c.t.keys
+	if c.search != nil {
+		return c.searchKey(k)
+	}
+	p := &c.popup
+	if n := len(p.offers); n > 0 {
+		switch {
+		case k.String() == "up", k.String() == "down":
+			by := 1
+			if k.String() == "up" {
+				by = n - 1
+			}
+			p.sel = (p.sel + by) % n
+			return nil
+		case keys.is(k, "back"):
+			p.closed, p.offers = p.word, nil
+			return nil
+		case keys.is(k, "focus"):
+			c.accept()
+			return tea.Batch(c.offer(), c.changed())
+		case keys.is(k, "send") && !p.exact():
+			if c.accept() {
+				return c.submit()
+			}
+			return tea.Batch(c.offer(), c.changed())
+		}
+	}
+	switch {
+	case keys.is(k, "send"):
+		return c.submit()
+	case keys.is(k, "search"):
+		c.search = &searching{at: len(c.history.list), own: c.area.Value()}
+		return nil
+	case keys.is(k, "editor"):
+		return c.edit()
+	case keys.is(k, "back"):
+		if c.empty() {
+			return c.t.showBefore()
+		}
+		return nil
+	case k.String() == "up" && c.area.Line() == 0 && c.area.LineInfo().RowOffset == 0:
+		return c.recall(-1)
+	case k.String() == "down" && c.area.Line() == c.area.LineCount()-1 && c.area.LineInfo().RowOffset >= c.area.LineInfo().Height-1:
+		return c.recall(1)
+	case k.String() == "backspace" && c.dropAttachment():
+		return tea.Batch(c.offer(), c.changed())
+	}
+	cmd := c.update(k)
+	return tea.Batch(cmd, c.offer(), c.changed())
+}
+
+// dropAttachment removes the attachment that ends at the cursor, as if it were one letter.
+func (c *composer) dropAttachment() bool {
+	before := c.before()
+	at := attachment.FindAllStringIndex(before, -1)
+	if len(at) == 0 || at[len(at)-1][1] != len(before) {
+		return false
+	}
+	rest := c.area.Value()[len(before):]
+	c.area.SetValue(before[:at[len(at)-1][0]])
+	c.area.MoveToEnd()
+	if line, col := c.area.Line(), c.area.Column(); rest != "" {
+		c.area.InsertString(rest)
+		c.moveTo(line, col)
+	}
+	return true
+}
+
+// recall shows the text of the history before or behind the shown one.
+func (c *composer) recall(by int) tea.Cmd {
+	h := c.history
+	to := min(c.past+by, len(h.list))
+	if to < 0 || to == c.past {
+		return nil
+	}
+	if c.past >= len(h.list) {
+		c.own = c.area.Value()
+	}
+	text := c.own
+	if c.past = to; to < len(h.list) {
+		text = h.list[to]
+	}
+	c.set(text)
+	c.popup = popup{}
+	if by < 0 {
+		c.area.MoveToBegin()
+		c.area.CursorEnd()
+	}
+	return c.changed()
+}
+
+func (c *composer) searchKey(k tea.KeyPressMsg) tea.Cmd {
+	s, keys := c.search, c.t.keys
+	older := len(c.history.list)
+	switch {
+	case keys.is(k, "back"):
+		c.search = nil
+		c.set(s.own)
+		return c.changed()
+	case keys.is(k, "send"), keys.is(k, "focus"):
+		text := c.area.Value()
+		c.search = nil
+		c.set(text)
+		return c.changed()
+	case keys.is(k, "search"):
+		older = s.at
+	case k.String() == "backspace":
+		if r := []rune(s.query); len(r) > 0 {
+			s.query = string(r[:len(r)-1])
+		}
+	case k.Text != "":
+		s.query += k.Text
+	default:
+		return nil
+	}
+	at := c.history.find(s.query, older)
+	if at >= 0 {
+		c.area.SetValue(c.history.list[at])
+		c.area.MoveToEnd()
+	}
+	if s.at = at; at < 0 && keys.is(k, "search") { // from the newest again
+		s.at = len(c.history.list)
+	}
+	return nil
+}
+
+// edit opens what is typed in the user's editor.
+func (c *composer) edit() tea.Cmd {
+	t := c.t
+	if len(t.opt.Editor) == 0 {
+		t.fail(errors.New("set VISUAL or EDITOR to your editor"))
+		return nil
+	}
+	text, run := c.expand(c.area.Value()), c.run
+	return func() tea.Msg {
+		f, err := os.CreateTemp("", "message-*.md") // mode 0600
+		if err == nil {
+			_, err = f.WriteString(text)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			return doneMsg{func() { t.fail(err) }}
+		}
+		name := f.Name()
+		cmd := exec.CommandContext(t.ctx, t.opt.Editor[0], append(slices.Clone(t.opt.Editor[1:]), name)...) //nolint:gosec // it is the user's
+		return tea.ExecProcess(cmd, func(err error) tea.Msg {
+			b, rerr := os.ReadFile(name)
+			_ = os.Remove(name)
+			return doneMsg{func() {
+				if err = cmp.Or(err, rerr); err != nil {
+					t.fail(fmt.Errorf("%s: %w", t.opt.Editor[0], err))
+				} else if c.run == run {
+					c.parts = nil
+					c.set(strings.TrimRight(transcript.Clean(string(b)), "\n"))
+				}
+			}}
+		})()
+	}
+}
+
+// submit sends what is typed, or carries it out.
 func (c *composer) submit() tea.Cmd {
-	text := strings.TrimSpace(c.area.Value())
-	if text == "" {
+	typed, parts := strings.TrimSpace(c.area.Value()), c.parts
+	if typed == "" {
+		return nil
+	}
+	text := c.expand(typed)
+	t, record := c.t, c.history.add(text)
+	remember := func() tea.Msg {
+		if err := record(); err != nil {
+			return doneMsg{func() { t.fail(fmt.Errorf("the history cannot be written: %w", err)) }}
+		}
 		return nil
 	}
 	c.clear()
-	if strings.HasPrefix(text, "/") {
-		return c.t.command(text[1:])
-	}
-	return c.t.message(text)
-}
-
-// message sends a message to the conversation that is shown, or begins one.
-func (t *Terminal) message(text string) tea.Cmd {
-	if t.run == nil || t.run.run.Status.Ended() && t.run.run.Workflow != "agent" {
-		inputs, _ := json.Marshal(map[string]any{"prompt": text, "chat": true})
-		return t.start(&Start{Workflow: "agent", Inputs: inputs})
-	}
-	id, r := t.run.id, &t.run.run
-	if r.Status == runlog.Running && !t.run.ended {
-		path := ""
-		if task := t.view.chosen(); task != nil && !t.view.talks() {
-			path = task.Path
+	var cmd tea.Cmd
+	first, _, _ := strings.Cut(typed, " ")
+	switch {
+	case typed[0] == '/' && !strings.Contains(first[1:], "/"):
+		var known bool
+		if cmd, known = t.command(text[1:]); !known {
+			c.parts = parts
+			c.set(typed)
 		}
-		return t.do("message to run "+id, func(ctx context.Context, e *superstep.Engine) error { return e.Steer(ctx, id, path, text) }, nil)
+	case typed[0] == '!':
+		cmd = t.shell(strings.TrimSpace(text[1:]))
+	default:
+		cmd = t.message(text)
 	}
-	return t.start(&Start{Run: id, Message: text})
-}
-
-// start starts a run in a process of its own and shows it.
-func (t *Terminal) start(s *Start) tea.Cmd {
-	t.say("starting …")
-	return func() tea.Msg {
-		id, err := t.backend.Start(t.ctx, s)
-		return doneMsg{func() {
-			if err != nil {
-				t.fail(err)
-				if s.Message != "" {
-					t.compose.set(s.Message)
-				}
-				return
-			}
-			t.notice = ""
-			if f := t.runs[id]; f != nil {
-				f.stop()
-				delete(t.runs, id)
-			}
-			t.open(id)
-		}}
-	}
-}
-
-// A command is what can be typed after a slash, beside the workflows.
-type command struct {
-	name, args, about string
-	aliases           []string
-	do                func(t *Terminal, args string) tea.Cmd
-}
-
-func commands() []command {
-	return []command{
-		{"help", "", "the keys and the commands", []string{"?", "keys"}, func(t *Terminal, _ string) tea.Cmd { t.push(newHelpPane(t)); return nil }},
-		{"runs", "", "all runs", []string{"sessions"}, func(t *Terminal, _ string) tea.Cmd { return t.showRuns() }},
-		{"inbox", "", "everything that waits for you", nil, func(t *Terminal, _ string) tea.Cmd { t.push(newInboxPane(t)); return nil }},
-		{"resume", "[RUN]", "go on with a run", nil, func(t *Terminal, args string) tea.Cmd {
-			if args == "" && t.run != nil {
-				return t.start(&Start{Run: t.run.id})
-			}
-			if args == "" {
-				return t.showRuns()
-			}
-			return t.start(&Start{Run: args})
-		}},
-		{"exit", "", "leave; runs go on", []string{"quit", "q"}, func(*Terminal, string) tea.Cmd { return tea.Quit }},
-	}
-}
-
-// command carries out a command line without its slash.
-func (t *Terminal) command(line string) tea.Cmd {
-	name, args, _ := strings.Cut(line, " ")
-	for _, c := range commands() {
-		if strings.EqualFold(c.name, name) {
-			return c.do(t, strings.TrimSpace(args))
-		}
-		for _, a := range c.aliases {
-			if strings.EqualFold(a, name) {
-				return c.do(t, strings.TrimSpace(args))
-			}
-		}
-	}
-	t.fail(fmt.Errorf("there is no command /%s; /help lists them", name))
-	return nil
+	return tea.Batch(remember, cmd, c.changed())
 }

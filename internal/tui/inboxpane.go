@@ -1,20 +1,210 @@
 package tui
 
-import tea "charm.land/bubbletea/v2"
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 
-// An inboxPane lists the open questions of all runs.
-type inboxPane struct{ t *Terminal }
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
-func newInboxPane(t *Terminal) *inboxPane { return &inboxPane{t} }
+	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
+)
 
-func (p *inboxPane) title() string                 { return "INBOX" }
-func (p *inboxPane) hints() string                 { return "Esc back" }
-func (p *inboxPane) draw(w, h int) []string        { return nil }
-func (p *inboxPane) key(k tea.KeyPressMsg) tea.Cmd { return nil }
+// An inboxPane lists what waits for the user in all runs of the store, the oldest first.
+type inboxPane struct {
+	t   *Terminal
+	cur cursor
+	sel string // the identity of the selected question, since the list changes under the cursor
+}
 
-func (t *Terminal) showRuns() tea.Cmd { return nil }
+func newInboxPane(t *Terminal) *inboxPane {
+	t.stale = true // to be read again at once
+	return &inboxPane{t: t}
+}
 
-// startPage is what is shown while there is no run.
-func (t *Terminal) startPage(w, h int) []string { return nil }
+func (p *inboxPane) title() string { return "INBOX" }
+func (p *inboxPane) hints() string {
+	return "↑↓ · Enter answer here · o open the run · Esc back"
+}
 
-func (t *Terminal) startHeader(w int) []string { return []string{" superstep"} }
+func (w *Waiting) identity() string { return w.Run + "\x00" + w.Path + "\x00" + w.Key }
+
+// asks tells who wants what.
+func (w *Waiting) asks() string {
+	who := transcript.Line(w.Label)
+	if w.Agent != "" && !strings.HasPrefix(who, w.Agent) {
+		who = strings.TrimSpace(who + " (" + transcript.Line(w.Agent) + ")")
+	}
+	what := map[runlog.QuestionKind]string{
+		runlog.QuestionPermission: "wants to: ", runlog.QuestionGate: "may it go on: ", runlog.QuestionUnknown: "what became of it: ",
+	}[w.Kind]
+	if who != "" && what == "" && w.Key != "" {
+		who += " asks"
+	}
+	if who != "" && what == "" {
+		what = ": "
+	} else if who != "" {
+		what = " " + what
+	}
+	return who + what + transcript.Line(w.Text)
+}
+
+// line draws a row of the inbox in two lines.
+func (t *Terminal) waitingLines(q *Waiting, selected bool, w int) []string {
+	wait := "waits " + inwords.Brief(max(0, t.opt.Now().Sub(q.Since)))
+	name := transcript.Line(q.Workflow)
+	if title := transcript.Line(q.Title); title != "" {
+		name += "  " + t.pal.Dim(title)
+	}
+	left := t.mark(selected) + t.pal.Yellow("?") + " " + q.Run + "  "
+	return []string{
+		apart(left+cut(name, max(8, w-ansi.StringWidth(left)-ansi.StringWidth(wait)-3)), wait, w),
+		"    " + t.pal.Yellow(cut(q.asks(), max(8, w-6))),
+	}
+}
+
+// apart puts two texts at the ends of a line.
+func apart(left, right string, w int) string {
+	left = ansi.Truncate(left, max(0, w-ansi.StringWidth(right)-2), "…")
+	return left + strings.Repeat(" ", max(1, w-1-ansi.StringWidth(left)-ansi.StringWidth(right))) + right
+}
+
+func (p *inboxPane) draw(w, h int) []string {
+	list := p.t.inbox
+	if len(list) == 0 {
+		return []string{"", p.t.pal.Dim(cut(" Nothing waits for you, in any run.", w))}
+	}
+	p.settle()
+	runs := map[string]bool{}
+	for i := range list {
+		runs[list[i].Run] = true
+	}
+	head := []string{p.t.pal.Bold(cut(fmt.Sprintf(" %s in %s, the oldest first", inwords.Plural(len(list), "question"), inwords.Plural(len(runs), "run")), w)), ""}
+	if h < 8 {
+		head = nil
+	}
+	h -= len(head)
+	const each = 2
+	from, to := p.cur.window(each*len(list), h, each*p.cur.at, each*p.cur.at+each-1)
+	var out []string
+	for i := from / each; each*i < to; i++ {
+		out = append(out, p.t.waitingLines(&list[i], i == p.cur.at, w)...)
+	}
+	skip := from % each
+	return append(head, out[skip:min(len(out), skip+to-from)]...)
+}
+
+// settle finds the selected question in the list.
+func (p *inboxPane) settle() {
+	if i := slices.IndexFunc(p.t.inbox, func(q Waiting) bool { return q.identity() == p.sel }); i >= 0 {
+		p.cur.at = i
+	}
+	p.cur.at = max(0, min(p.cur.at, len(p.t.inbox)-1))
+	if len(p.t.inbox) > 0 {
+		p.sel = p.t.inbox[p.cur.at].identity()
+	}
+}
+
+func (p *inboxPane) key(k tea.KeyPressMsg) tea.Cmd {
+	t := p.t
+	p.settle()
+	switch {
+	case p.cur.moves(t, k, len(t.inbox)):
+		if len(t.inbox) > 0 {
+			p.sel = t.inbox[p.cur.at].identity()
+		}
+	case t.keys.is(k, "quit"):
+		t.pop()
+	case t.keys.is(k, "help"):
+		t.push(newHelpPane(t))
+	case t.keys.is(k, "runs"):
+		return t.showRuns()
+	case len(t.inbox) == 0:
+	case t.keys.is(k, "open"):
+		w := t.inbox[p.cur.at]
+		return t.answerHere(&w)
+	case t.keys.is(k, "openRun"):
+		t.open(t.inbox[p.cur.at].Run)
+	}
+	return nil
+}
+
+// answerHere shows the card of a question of any run.
+func (t *Terminal) answerHere(q *Waiting) tea.Cmd {
+	if q.Key == "" { // a budget, which its run can tell more about
+		t.open(q.Run)
+		return nil
+	}
+	return t.showCard(q)
+}
+
+const (
+	pollBusy  = 3 * time.Second  // while something runs, or waits
+	pollIdle  = 15 * time.Second // while nothing does
+	pollStale = 300 * time.Millisecond
+)
+
+// poll reads the newest runs and the inbox from time to time, and soon after something was asked or answered.
+func (t *Terminal) poll() tea.Cmd {
+	gap := pollIdle
+	switch {
+	case t.stale:
+		gap = pollStale
+	case t.busy():
+		gap = pollBusy
+	}
+	if t.looking || t.opt.Now().Sub(t.looked) < gap {
+		return nil
+	}
+	return t.lookRuns()
+}
+
+// busy reports whether something runs or waits in the store, as far as is known.
+func (t *Terminal) busy() bool {
+	for _, f := range t.runs {
+		if !f.ended {
+			return true
+		}
+	}
+	moving := func(i runlog.Info) bool { return i.Status == runlog.Running || i.Status == runlog.Paused }
+	return len(t.inbox) > 0 || slices.ContainsFunc(t.recent, moving)
+}
+
+// recentRuns is how many of the newest runs the start page knows.
+const recentRuns = 30
+
+// lookRuns reads the newest runs and the inbox.
+func (t *Terminal) lookRuns() tea.Cmd {
+	t.looking, t.stale = true, false
+	known := maps.Clone(t.facts)
+	return func() tea.Msg {
+		var recent []runlog.Info
+		e, err := t.reader(t.ctx)
+		if err == nil {
+			recent, err = e.Runs(t.ctx, &runlog.Filter{Limit: recentRuns})
+		}
+		facts := map[string]runFacts{}
+		for i := range recent {
+			r := &recent[i]
+			if was, ok := known[r.ID]; !ok && r.Status == runlog.Running || ok && (was.head != r.Head || was.status != r.Status) {
+				facts[r.ID] = readFacts(t.ctx, e, r)
+			}
+		}
+		inbox, ierr := t.backend.Inbox(t.ctx)
+		return doneMsg{func() {
+			t.looking, t.looked = false, t.opt.Now()
+			if err == nil {
+				t.recent = recent
+				maps.Copy(t.facts, facts)
+			}
+			if ierr == nil {
+				t.inbox = inbox
+			}
+		}}
+	}
+}

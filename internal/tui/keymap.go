@@ -46,7 +46,37 @@ func bindings() []binding {
 		{"history", []string{"h"}, "go back in time", "In the run"},
 		{"budget", []string{"b"}, "change the budget", "In the run"},
 		{"stopAgent", []string{"s"}, "stop the selected agent", "In the run"},
+		{"pause", []string{"p"}, "pause the run at its next checkpoint", "In the run"},
+		{"nextAgent", []string{"right"}, "in an agent: the one beside it", "In the run"},
+		{"prevAgent", []string{"left"}, "in an agent: the one before it", "In the run"},
 		{"quit", []string{"q"}, "close what is on top", "In the run"},
+		{"openRun", []string{"o"}, "in the inbox: open the run that asks", "In lists"},
+		{"filter", []string{"/"}, "only the rows with these words", "In lists"},
+		{"resumeRun", []string{"R"}, "resume the selected run", "In lists"},
+		{"cancelRun", []string{"x"}, "cancel the selected run, when pressed twice", "In lists"},
+		{"deleteRun", []string{"d"}, "delete the selected run, when pressed twice", "In lists"},
+		{"forkRun", []string{"f"}, "fork the selected run at a checkpoint", "In lists"},
+		{"markRun", []string{"space"}, "mark the selected run", "In lists"},
+		{"compareRuns", []string{"c"}, "compare two marked runs", "In lists"},
+		{"demo", []string{"d"}, "see five agents killed and resumed", "On the start page"},
+		{"askFolder", []string{"a"}, "ask about the documents of this folder, without a model", "On the start page"},
+		{"addModel", []string{"m"}, "how to add a model", "On the start page"},
+		{"doctor", []string{"c"}, "check this machine", "On the start page"},
+		{"trust", []string{"t"}, "decide what of this project to trust", "On the start page"},
+		{"earlier", []string{"left"}, "the record before; with Shift ten; Home is the first", "Back in time"},
+		{"later", []string{"right"}, "the record after; End is the last, digits and Enter any", "Back in time"},
+		{"stepBack", []string{"["}, "where the step began, or the one before", "Back in time"},
+		{"stepOn", []string{"]"}, "where the next step began", "Back in time"},
+		{"commitBack", []string{"{"}, "the commit before", "Back in time"},
+		{"commitOn", []string{"}"}, "the next commit", "Back in time"},
+		{"jump", []string{":"}, "go to a record by its number", "Back in time"},
+		{"play", []string{"p"}, "play, eight times as fast", "Back in time"},
+		{"diff", []string{"d"}, "compare the state then with that of now", "Back in time"},
+		{"edit", []string{"e"}, "edit the selected value, and fork with it", "Back in time"},
+		{"fork", []string{"f"}, "fork there, or from before a node of the graph", "Back in time"},
+		{"rerun", []string{"r"}, "run a node, and what follows from it, again in a fork", "In the graph"},
+		{"output", []string{"o"}, "show what a node gave", "In the graph"},
+		{"collapse", []string{"z"}, "show the tasks of a node as one, or one by one", "In the graph"},
 	}
 }
 
@@ -91,8 +121,24 @@ func KeyActions() []string {
 	return out
 }
 
+// CheckKeys returns what is wrong with keys of the user, by action.
+func CheckKeys(own map[string]string) error {
+	_, err := newKeymap(own)
+	return err
+}
+
 func (m *keymap) is(k tea.KeyPressMsg, action string) bool {
 	return slices.Contains(m.keys[action], k.String()) || slices.Contains(m.keys[action], k.Text) && k.Text != ""
+}
+
+// which returns the first of some actions that a key is for, "" for none.
+func (m *keymap) which(k tea.KeyPressMsg, actions ...string) string {
+	for _, a := range actions {
+		if m.is(k, a) {
+			return a
+		}
+	}
+	return ""
 }
 
 // helpPane lists the keys.

@@ -69,7 +69,7 @@ func teamOf(r *transcript.Run, call *transcript.Task) []row {
 	var out []row
 	var add func(t *transcript.Task)
 	add = func(t *transcript.Task) {
-		if len(t.Agents) > 0 || t.State == transcript.Waiting || len(t.Children) == 0 && t != call {
+		if len(t.Agents) > 0 || t != call && (t.State == transcript.Waiting || len(t.Children) == 0) {
 			out = append(out, row{t, helper(t), len(out)})
 			return
 		}

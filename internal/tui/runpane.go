@@ -73,7 +73,7 @@ func (v *runPane) follow(f *following) {
 func (v *runPane) title() string { return v.f.run.Workflow }
 
 func (v *runPane) hints() string {
-	return "↑↓ agent · Enter open · i inbox · g graph · h history · b budget · s stop agent · ^O expand · Tab back · ? keys"
+	return "↑↓ agent · Enter open · i inbox · g graph · h history · b budget · p pause · s stop agent · ^O expand · Tab back · ? keys"
 }
 
 // talks reports whether the run is a conversation, whose steps need no dividers.
@@ -94,22 +94,29 @@ func (v *runPane) draw(w, h int) []string {
 		tail = tail[max(0, len(tail)-h/2):]
 	}
 	h -= len(tail)
+	body := upwards(h, &v.scroll, func(yield func([]string) bool) { v.blocks(w, yield) })
+	return append(body, tail...)
+}
+
+// upwards draws the last h lines of blocks that come from the last to the first, but for those that are scrolled past, and takes no more blocks than that
+// needs.
+func upwards(h int, scroll *int, all func(yield func([]string) bool)) []string {
 	var blocks [][]string // from the last to the first
-	need := h + v.scroll
-	v.blocks(w, func(lines []string) bool {
+	need := h + *scroll
+	all(func(lines []string) bool {
 		blocks = append(blocks, lines)
 		need -= len(lines)
 		return need > 0
 	})
 	if need > 0 { // there is nothing above
-		v.scroll = max(0, v.scroll-need)
+		*scroll = max(0, *scroll-need)
 	}
-	out := make([]string, 0, h+v.scroll)
+	out := make([]string, 0, h+*scroll)
 	for _, b := range slices.Backward(blocks) {
 		out = append(out, b...)
 	}
-	out = out[:max(0, len(out)-v.scroll)]
-	return append(out[max(0, len(out)-h):], tail...)
+	out = out[:max(0, len(out)-*scroll)]
+	return out[max(0, len(out)-h):]
 }
 
 // blocks yields the lines of the run, block by block, from the last to the first.
@@ -150,16 +157,27 @@ func (v *runPane) step(s *transcript.Step, w int, yield func([]string) bool) boo
 func (v *runPane) alone(t *transcript.Task, w int, yield func([]string) bool) bool {
 	r := &v.f.run
 	if t.Time.Elapsed(v.t.opt.Now()); !t.Ended() && t.State != transcript.Waiting {
-		if live := v.live(t, w); live != nil && !yield(live) {
+		live := v.live(t, w)
+		if team := v.unlinked(t); len(team) > 0 {
+			live = v.tree(team, nil, w, false)
+		}
+		if live != nil && !yield(live) {
 			return false
 		}
-	} else if t.State == transcript.Failed && t.Error != "" {
+	} else if team := v.unlinked(t); len(team) > 0 {
+		if !yield(v.tree(team, nil, w, true)) {
+			return false
+		}
+	} else if t.State == transcript.Failed && t.Error != "" && !v.inFull() && r.Error == "" { // a page about the task has it in full, and the end of the run
 		if !yield([]string{" " + v.t.pal.Red("✗ "+cut(transcript.Line(t.Error), w-4))}) {
 			return false
 		}
 	}
 	for i := len(t.Parts) - 1; i >= 0; i-- {
 		p := &t.Parts[i]
+		if p.Kind == transcript.Failure && i == len(t.Parts)-1 && t.State == transcript.Failed && r.Error != "" { // the end of the run says it
+			continue
+		}
 		lines := v.part(r, t, p, w)
 		if len(lines) > 0 && !yield(lines) {
 			return false
@@ -169,6 +187,39 @@ func (v *runPane) alone(t *transcript.Task, w int, yield func([]string) bool) bo
 		return yield([]string{v.t.pal.Dim(fmt.Sprintf(" … %s earlier; superstep runs show %s has all", inwords.Plural(t.Dropped, "part"), v.f.id))})
 	}
 	return true
+}
+
+// inFull reports whether it draws for a page about one task, which tells its error and its agents by itself.
+func (v *runPane) inFull() bool {
+	_, ok := v.t.top().(*agentPane)
+	return ok
+}
+
+// unlinked returns the agents that work for a task, or did when it was cut off, and whose call is not in the log: calls that only hold agents are recorded
+// when they end, and who follows a run from the middle of one has not heard of it.
+func (v *runPane) unlinked(t *transcript.Task) []row {
+	if len(t.Children) == 0 || v.inFull() {
+		return nil
+	}
+	calls := map[*transcript.Task]bool{}
+	for i := range t.Parts {
+		if u := t.Parts[i].Tool; u != nil {
+			calls[u.Child] = true
+		}
+	}
+	var out []row
+	for _, c := range slices.SortedFunc(slices.Values(t.Children), v.f.run.Compare) {
+		if calls[c] || c.State == transcript.Done || c.State == transcript.Failed || c.State == transcript.Skipped {
+			continue
+		}
+		for _, x := range teamOf(&v.f.run, c) {
+			if len(x.Agents) > 0 || x.State == transcript.Waiting {
+				x.place = len(out)
+				out = append(out, x)
+			}
+		}
+	}
+	return out
 }
 
 // part draws a part, from the cache if nothing about it has changed.
@@ -188,7 +239,7 @@ func (v *runPane) part(r *transcript.Run, t *transcript.Task, p *transcript.Part
 	}
 	lines := v.t.paint().part(p, &partOptions{width: w, expanded: v.expanded, now: v.t.opt.Now()})
 	if team { // the agents come below the call, and what it gave below them
-		lines = slices.Insert(lines, 1, v.tree(teamOf(r, p.Tool.Child), w, !moving)...)
+		lines = slices.Insert(lines, 1, v.tree(teamOf(r, p.Tool.Child), nil, w, !moving)...)
 	}
 	if !moving && !chosen {
 		v.cache[key] = drawnBlock{rev, w, v.expanded, lines}
@@ -219,11 +270,13 @@ func (v *runPane) live(t *transcript.Task, w int) []string {
 
 // rows draws the agents of a step.
 func (v *runPane) rows(s *transcript.Step, w int) []string {
-	return v.tree(rowsOf(&v.f.run, s), w, s.Done)
+	all := rowsOf(&v.f.run, s)
+	crit, _ := v.critical(s, len(all))
+	return v.tree(all, crit, w, s.Done)
 }
 
 // tree draws agents that work side by side: the most important ones in declared order, and what the selected one says and does.
-func (v *runPane) tree(all []row, w int, done bool) []string {
+func (v *runPane) tree(all []row, crit map[*transcript.Task]bool, w int, done bool) []string {
 	if len(all) == 0 {
 		return nil
 	}
@@ -255,7 +308,13 @@ func (v *runPane) tree(all []row, w int, done bool) []string {
 		if x.Path == sel && v.t.focus == onPane && len(v.t.panes) == 0 {
 			mark = "▸"
 		}
-		out = append(out, mark+v.t.pal.Dim(branch)+strings.TrimPrefix(p.row(x, wide, w-4, v.t.opt.Now()), " "))
+		line := mark + v.t.pal.Dim(branch)
+		if critical := "  ← critical"; w >= 80 && crit[x.Task] {
+			line += strings.TrimPrefix(p.row(x, wide, w-4-ansi.StringWidth(critical), v.t.opt.Now()), " ") + v.t.pal.Dim(critical)
+		} else {
+			line += strings.TrimPrefix(p.row(x, wide, w-4, v.t.opt.Now()), " ")
+		}
+		out = append(out, line)
 		if (x.Path == sel || v.expanded) && w >= 80 && !done && !x.Ended() {
 			out = append(out, v.inline(x.Task, w)...)
 		}
@@ -373,6 +432,9 @@ func (v *runPane) divider(s *transcript.Step, w int) []string {
 	if failed > 0 {
 		text += fmt.Sprintf(" · %d failed", failed)
 	}
+	if _, path := v.critical(s, len(rows)); path != "" && w >= 80 {
+		text += " · critical path: " + path
+	}
 	return []string{fill(text, w)}
 }
 
@@ -445,7 +507,9 @@ func (v *runPane) end(w int) []string {
 		out = append(out, pal.Dim(cut("   again: /resume · from an earlier step: Tab, then h", w)))
 	case r.Status == runlog.Paused && r.Short != nil:
 		out = append(out, cut("   "+transcript.Line(r.Short.Error()), w), pal.Dim(cut("   raise it: Tab, then b", w)))
-	case r.Status == runlog.Paused && len(r.Open()) == 0, r.Status == runlog.Interrupted:
+	case r.Status == runlog.Interrupted:
+		out = append(out, pal.Yellow(cut("   No process executes it any more. Nothing that is done is lost: /resume goes on.", w)))
+	case r.Status == runlog.Paused && len(r.Open()) == 0:
 		out = append(out, pal.Dim(cut("   go on: /resume", w)))
 	case r.Status == runlog.Completed || r.Status == runlog.Partial:
 		if text := v.t.result(r); text != "" && strings.TrimSpace(text) != strings.TrimSpace(lastText(r)) {
@@ -566,14 +630,16 @@ func (v *runPane) key(k tea.KeyPressMsg) tea.Cmd {
 		return t.stopAgent(v.chosen())
 	case t.keys.is(k, "open"):
 		if task := v.chosen(); task != nil {
-			t.push(newAgentPane(t, v.f, task.Path))
+			return t.openAgent(task.Path)
 		}
 	case t.keys.is(k, "back"):
 		t.setFocus(onComposer)
 	case t.keys.is(k, "up"), t.keys.is(k, "down"):
 		v.move(t.keys.is(k, "up"))
+	case t.keys.is(k, "pause"):
+		return t.pause()
 	default:
-		v.scrollKey(k)
+		scrollKey(k, &v.scroll, v.height)
 	}
 	return nil
 }
@@ -594,30 +660,31 @@ func (v *runPane) move(up bool) {
 	v.scroll = max(0, v.scroll-by)
 }
 
-func (v *runPane) scrollKey(k tea.KeyPressMsg) {
+// scrollKey scrolls a view of which so many lines are seen. Scroll counts the lines below them.
+func scrollKey(k tea.KeyPressMsg, scroll *int, height int) {
 	switch k.String() {
 	case "up":
-		v.scroll++
+		*scroll++
 	case "down":
-		v.scroll = max(0, v.scroll-1)
+		*scroll = max(0, *scroll-1)
 	case "pgup":
-		v.scroll += max(1, v.height-2)
+		*scroll += max(1, height-2)
 	case "pgdown":
-		v.scroll = max(0, v.scroll-max(1, v.height-2))
+		*scroll = max(0, *scroll-max(1, height-2))
 	case "home":
-		v.scroll = 1 << 30
+		*scroll = 1 << 30
 	case "end":
-		v.scroll = 0
+		*scroll = 0
 	}
 }
 
-// stopAgent stops a sub-agent, or says why it cannot be stopped alone.
-func (t *Terminal) stopAgent(task *transcript.Task) tea.Cmd {
-	if task == nil || t.run == nil {
-		t.say("no agent is selected")
+// pause stops the shown run at its next checkpoint.
+func (t *Terminal) pause() tea.Cmd {
+	if t.run == nil || t.run.run.Status != runlog.Running || t.run.ended {
+		t.say("the run is not running")
 		return nil
 	}
-	return t.stopAgentAt(task)
+	return t.stopRun()
 }
 
 // header is the first line: the run, its step, and what it has used.
@@ -627,6 +694,9 @@ func (t *Terminal) header(w int) []string {
 	}
 	r, now := &t.run.run, t.opt.Now()
 	left := " " + t.pal.Bold(cmp.Or(r.Workflow, "run")) + " " + t.run.id
+	if t.view.talks() && r.Title != "" {
+		left = " " + t.pal.Bold(cut(transcript.Line(r.Title), max(20, w/2))) + " " + t.run.id
+	}
 	if k, n := progress(r); n > 1 && !t.view.talks() {
 		left += fmt.Sprintf(" · step %d/%d", k, n)
 	}
@@ -642,7 +712,7 @@ func (t *Terminal) header(w int) []string {
 		sign = "●"
 	case t.moves():
 		sign = spinner(t.frame)
-	case len(r.Open()) > 0:
+	case len(r.Open()) > 0 && !r.AwaitsMessage():
 		sign = t.pal.Yellow("?")
 	}
 	right := []string{sign + " " + inwords.Duration(r.Time.Elapsed(now))}

@@ -128,6 +128,12 @@ func (c *Screen) Line(ctx context.Context, prompt string) string {
 	return strings.TrimSpace(line)
 }
 
+// Read asks for a line. It is not ok at the end of the input, and when ctx ends.
+func (c *Screen) Read(ctx context.Context, prompt string) (line string, ok bool) {
+	_, _ = io.WriteString(c.err, prompt)
+	return c.in.line(ctx)
+}
+
 // Confirm asks a question that only y and yes affirm.
 func (c *Screen) Confirm(ctx context.Context, prompt string) bool {
 	answer := strings.ToLower(c.Line(ctx, prompt+" [y/N] "))

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -18,6 +20,7 @@ import (
 	sockets "github.com/superstep-dev/superstep/internal/live"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
 )
 
 // A Backend is what the full-screen terminal needs of the program around it. Runs execute in processes of their own; the terminal only follows them and
@@ -52,7 +55,15 @@ type Catalog struct {
 	Workflows []host.Item // runnable
 	Agents    []host.Item
 	Skills    []host.Item
-	Demo      bool // whether the program has one
+	Demo      bool   // whether the program has one
+	Why       string // it is Model
+	Documents bool   // there are some in the folder to ask about
+	Untrusted int    // items of the project that wait for a decision
+	RunFiles  string // the folder that holds one with the files of each run, "" if none are kept
+	// Find returns a workflow of the list for its inputs: to read them, and not to run it. It returns nil if there is none of that name.
+	Find func(name string) *workflow.Workflow
+	// Files lists the files of the folder that a message may name, as paths relative to it. It may take a while.
+	Files func(ctx context.Context) ([]string, error)
 }
 
 // A Waiting is an open question of some run of the store.
@@ -71,6 +82,8 @@ type TerminalOptions struct {
 	History string            // the file that keeps what was typed, "" for none
 	Drafts  string            // the folder that keeps what was typed and not sent, "" for none
 	Keys    map[string]string // keys by action, in place of the default; see KeyActions
+	Editor  []string          // the command that edits a file, nil for none
+	Program []string          // the command that is this program, with its flags; nil for none
 	Bell    bool
 	Calm    bool             // no spinners, timers of whole seconds
 	Now     func() time.Time // defaults to time.Now
@@ -118,14 +131,25 @@ type Terminal struct {
 	card    *cardView  // nil if nothing is asked
 	compose *composer
 	inbox   []Waiting
+	recent  []runlog.Info       // the newest runs of the store
+	facts   map[string]runFacts // of runs that were listed, by ID
+	looked  time.Time           // when those were read
+	looking bool                // they are being read
+	stale   bool                // something was asked or answered since
+	home    *startPane
+	sure    twice // about what cannot be taken back
+	presses int   // of keys so far
 	catalog *Catalog
-	notice  string // the last thing that was reported, until the next key
-	failed  bool   // it is an error
+	model   string   // of the next run, "" for the one that is configured
+	before  []string // the runs that were shown before this one, the last on top
+	notice  string   // the last thing that was reported, until the next key
+	failed  bool     // it is an error
 	quits   time.Time
 	blurred bool
 	rang    map[string]bool // questions that have rung, by cardKey
 	drawn   time.Time       // when the screen was last drawn
 	deck
+	then []tea.Cmd // what a doneMsg wants to be carried out
 }
 
 // A pane covers the run view, or is it. Its methods are called with the lock held and do no I/O.
@@ -136,6 +160,9 @@ type pane interface {
 	hints() string                       // what the keys do, the most important first
 }
 
+// A nester is a pane in which Esc leaves something before it closes the pane. A pane of several parts also has next, for Tab.
+type nester interface{ back() bool }
+
 // following is a run that the terminal follows.
 type following struct {
 	id     string
@@ -144,7 +171,7 @@ type following struct {
 	only   bool // live records of its process are out of reach
 	err    error
 	stop   context.CancelFunc
-	ended  bool // no process executes it any more, as far as is known
+	ended  bool // no process executes it, as far as is known
 }
 
 // RunTerminal shows the terminal until the user leaves it. Out is the terminal itself.
@@ -155,6 +182,11 @@ func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt 
 	if err != nil {
 		return err
 	}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		var hung context.CancelFunc
+		ctx, hung = signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer hung()
+	}
 	p := tea.NewProgram(t, tea.WithContext(ctx), tea.WithInput(c.in.r), tea.WithOutput(out), tea.WithFPS(30))
 	t.send, t.tmux = p.Send, c.env("TMUX") != ""
 	var pumps sync.WaitGroup
@@ -163,7 +195,7 @@ func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt 
 	cancel()
 	pumps.Wait()
 	t.compose.keep()
-	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, context.Canceled) {
+	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, context.Canceled) && !errors.Is(err, tea.ErrProgramPanic) {
 		return nil
 	}
 	return err
@@ -171,7 +203,7 @@ func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt 
 
 func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptions) (*Terminal, error) {
 	t := &Terminal{ctx: ctx, backend: b, opt: *opt, pal: pal, send: func(tea.Msg) {}, width: 80, height: 24, runs: map[string]*following{},
-		rang: map[string]bool{}}
+		rang: map[string]bool{}, facts: map[string]runFacts{}}
 	if t.opt.Now == nil {
 		t.opt.Now = time.Now
 	}
@@ -180,6 +212,7 @@ func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptio
 		return nil, err
 	}
 	t.compose = newComposer(t)
+	t.home = &startPane{t: t}
 	return t, nil
 }
 
@@ -214,7 +247,7 @@ func (t *Terminal) pump(ctx context.Context) {
 
 // moves reports whether the shown run works.
 func (t *Terminal) moves() bool {
-	return t.run != nil && t.run.run.Status == runlog.Running && !t.run.ended
+	return t.run != nil && t.run.run.Status == runlog.Running && !t.run.ended && !t.run.run.AwaitsMessage()
 }
 
 // open shows a run, and follows it from now on. The caller holds the lock.
@@ -223,7 +256,10 @@ func (t *Terminal) open(id string) {
 	if f == nil {
 		f = t.follow(id)
 	}
-	t.run, t.panes, t.notice = f, nil, ""
+	for len(t.panes) > 0 {
+		t.pop()
+	}
+	t.run, t.notice = f, ""
 	t.view = newRunPane(t, f)
 	t.compose.load(id)
 	t.setFocus(onComposer)
@@ -236,19 +272,62 @@ func (t *Terminal) follow(id string) *following {
 	f.run.Window = 32 << 20
 	t.runs[id] = f
 	go func() {
-		err := t.read(ctx, f)
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if ctx.Err() == nil {
-			f.err, f.ended = err, true
+		for again := true; again; {
+			err := t.read(ctx, f)
+			t.mu.Lock()
+			if ctx.Err() == nil {
+				f.err, f.ended = err, true
+			}
+			f.loaded, t.dirty = true, true
+			t.mu.Unlock()
+			again = t.awaken(ctx, f)
 		}
-		f.loaded, t.dirty = true, true
 	}()
 	return f
 }
 
+// awakenGap is how often a run that no process executes is looked at.
+const awakenGap = 2 * time.Second
+
+// awaken waits until a process executes a run again, or something has changed its log, and reports whether that has happened. A run that has ended for
+// good is not waited for.
+func (t *Terminal) awaken(ctx context.Context, f *following) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(awakenGap):
+		}
+		engine, err := t.reader(ctx)
+		if err != nil {
+			continue
+		}
+		info, err := engine.Find(ctx, f.id)
+		t.mu.Lock()
+		switch {
+		case ctx.Err() != nil, errors.As(err, new(*runlog.NotFoundError)):
+			t.mu.Unlock()
+			return false
+		case err == nil && (info.Status == runlog.Running || info.Head > f.run.Seq):
+			f.err, f.ended = nil, info.Status != runlog.Running
+			t.mu.Unlock()
+			return true
+		}
+		over := err == nil && info.Status.Ended()
+		t.mu.Unlock()
+		if over {
+			return false
+		}
+	}
+}
+
 // read applies the records of a run until no process executes it any more.
-func (t *Terminal) read(ctx context.Context, f *following) error {
+func (t *Terminal) read(ctx context.Context, f *following) (err error) {
+	defer func() {
+		if r := recover(); r != nil { // one run that cannot be shown must not leave the terminal in a mess
+			err = fmt.Errorf("run %s cannot be shown: %v; superstep runs show %s may say more", f.id, r, f.id)
+		}
+	}()
 	engine, err := t.reader(ctx)
 	if err != nil {
 		return err
@@ -264,12 +343,7 @@ func (t *Terminal) read(ctx context.Context, f *following) error {
 		if err != nil {
 			return err
 		}
-		t.mu.Lock()
-		t.apply(f, &rec)
-		if rec.Seq >= info.Head && !f.loaded {
-			f.loaded = true
-		}
-		t.mu.Unlock()
+		t.take(f, &rec, info.Head)
 	}
 	if info, err = engine.Find(ctx, f.id); err == nil {
 		t.mu.Lock()
@@ -279,12 +353,26 @@ func (t *Terminal) read(ctx context.Context, f *following) error {
 	return err
 }
 
+// take applies a record. The run is loaded once it has the one numbered head.
+func (t *Terminal) take(f *following, rec *runlog.Record, head uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.apply(f, rec)
+	if rec.Seq >= head && !f.loaded {
+		f.loaded = true
+	}
+}
+
 // apply takes the next record of a run. The caller holds the lock.
 func (t *Terminal) apply(f *following, rec *runlog.Record) {
 	if rec.Kind == runlog.KindEvent && rec.Seq == 0 && sockets.StoredOnly(rec) {
 		f.only = true
 	}
+	if f.loaded && (rec.Kind == runlog.KindAsked || rec.Kind == runlog.KindAnswered) {
+		t.stale = true
+	}
 	f.run.Apply(*rec)
+	t.compose.heard(f.id, rec)
 	if f.loaded || rec.Seq == 0 {
 		t.dirty = true
 	}
@@ -357,27 +445,9 @@ func (t *Terminal) Init() tea.Cmd {
 	return tea.Batch(t.look(), t.compose.init())
 }
 
-// look reads the catalog and the inbox.
+// look reads the catalog, the newest runs and the inbox.
 func (t *Terminal) look() tea.Cmd {
-	return tea.Batch(func() tea.Msg {
-		c, err := t.backend.Catalog(t.ctx)
-		return doneMsg{func() {
-			if t.catalog = c; err != nil {
-				t.fail(err)
-			}
-		}}
-	}, t.lookInbox())
-}
-
-func (t *Terminal) lookInbox() tea.Cmd {
-	return func() tea.Msg {
-		list, err := t.backend.Inbox(t.ctx)
-		return doneMsg{func() {
-			if err == nil {
-				t.inbox = list
-			}
-		}}
-	}
+	return tea.Batch(t.lookCatalog(), t.lookRuns())
 }
 
 // Update implements tea.Model.
@@ -393,9 +463,7 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if t.frame++; t.card != nil {
 			t.card.tick(time.Time(m))
 		}
-		if t.frame%50 == 0 {
-			cmd = t.lookInbox()
-		}
+		cmd = tea.Batch(t.poll(), t.tick())
 	case doneMsg:
 		if m.do != nil {
 			m.do()
@@ -413,6 +481,10 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			cmd = t.compose.paste(m.Content)
 		} else if t.focus == onCard && t.card != nil {
 			t.card.paste(m.Content)
+		} else if e, ok := t.top().(*editPane); ok && t.focus == onPane {
+			cmd = e.paste(m.Content)
+		} else if p, ok := t.top().(interface{ paste(s string) }); ok && t.focus == onPane {
+			p.paste(m.Content)
 		}
 	default:
 		cmd = t.compose.update(msg)
@@ -420,18 +492,26 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return t, tea.Batch(cmd, t.settle())
 }
 
-// settle brings what depends on runs up to date: the card, and the bell.
+// settle brings what depends on runs up to date: the card, the bell, and pages that go on by themselves.
 func (t *Terminal) settle() tea.Cmd {
 	t.replaced()
 	met := t.meet()
 	t.nextCard()
 	goOn := t.goOn()
 	t.forget()
-	return tea.Batch(met, goOn, t.ring())
+	cmds := append(t.then, met, goOn, t.ring(), t.compose.settle())
+	t.then = nil
+	for _, p := range t.panes {
+		if x, ok := p.(interface{ settle() tea.Cmd }); ok {
+			cmds = append(cmds, x.settle())
+		}
+	}
+	return tea.Batch(cmds...)
 }
 
 // key routes a key: global ones first, then to what has the focus.
 func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
+	t.presses++
 	if !t.keys.is(k, "stop") {
 		t.quits = time.Time{}
 	}
@@ -443,11 +523,17 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 		return tea.Suspend
 	case t.keys.is(k, "stop"):
 		return t.stopKey()
+	case t.keys.is(k, "leave") && t.editing():
+		t.say("what is edited would be lost; Esc leaves the editor")
+		return nil
 	case t.keys.is(k, "leave") && t.compose.empty() && (t.focus != onCard || t.card == nil || t.card.text.value() == ""):
 		return tea.Quit
 	case t.keys.is(k, "focus"):
 		if t.focus == onComposer && t.compose.completing() {
 			break
+		}
+		if x, ok := t.top().(interface{ next() bool }); ok && t.focus == onPane && x.next() {
+			return nil
 		}
 		t.nextFocus()
 		return nil
@@ -466,8 +552,12 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 	case t.keys.is(k, "mode"):
 		return t.nextMode()
 	case t.keys.is(k, "back") && t.focus != onCard && len(t.panes) > 0 && !t.compose.completing():
-		t.pop()
+		if x, ok := t.top().(nester); !ok || !x.back() {
+			t.pop()
+		}
 		return nil
+	case t.keys.is(k, "back") && t.escapes():
+		return t.stopAgent(t.view.chosen())
 	}
 	switch t.focus {
 	case onCard:
@@ -477,32 +567,16 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 		t.setFocus(onComposer)
 		return nil
 	case onPane:
-		if p := t.top(); p != nil {
-			return p.key(k)
-		}
-		return t.letter(k)
+		return t.top().key(k)
 	}
 	if t.card != nil && t.compose.empty() && t.card.takes(k) {
 		t.setFocus(onCard)
 		return t.card.key(k)
 	}
-	if p := t.top(); p != nil && t.compose.empty() && scrolls(k) {
+	if p := t.top(); p != t.home && t.compose.empty() && scrolls(k) && k.String() != "up" && k.String() != "down" {
 		return p.key(k)
 	}
 	return t.compose.key(k)
-}
-
-// letter carries out a key of the start page, where no run is shown.
-func (t *Terminal) letter(k tea.KeyPressMsg) tea.Cmd {
-	switch {
-	case t.keys.is(k, "help"):
-		t.push(newHelpPane(t))
-	case t.keys.is(k, "inbox"):
-		t.push(newInboxPane(t))
-	case t.keys.is(k, "runs"):
-		return t.showRuns()
-	}
-	return nil
 }
 
 // scrolls reports whether a key scrolls.
@@ -531,7 +605,7 @@ func (t *Terminal) setFocus(f focus) {
 	t.compose.focus(f == onComposer)
 }
 
-// top is the page on top, the run view if none covers it, nil on the start page.
+// top is the page on top: the run view if none covers it, the start page if no run is shown.
 func (t *Terminal) top() pane {
 	if n := len(t.panes); n > 0 {
 		return t.panes[n-1]
@@ -539,7 +613,7 @@ func (t *Terminal) top() pane {
 	if t.view != nil {
 		return t.view
 	}
-	return nil
+	return t.home
 }
 
 // push covers what is shown with a page, which has the focus.
@@ -550,9 +624,13 @@ func (t *Terminal) push(p pane) {
 
 // pop uncovers what is below.
 func (t *Terminal) pop() {
+	if p, ok := t.panes[len(t.panes)-1].(interface{ leave() }); ok {
+		p.leave()
+	}
 	t.panes = t.panes[:len(t.panes)-1]
 	if len(t.panes) == 0 {
 		t.setFocus(onComposer)
+		t.home.settled()
 	}
 }
 
@@ -629,12 +707,8 @@ func (t *Terminal) lines(w, h int) []string {
 	head := t.header(w)
 	room := h - len(head) - len(below)
 	var body []string
-	switch p := t.top(); {
-	case room <= 0:
-	case p != nil:
-		body = p.draw(w, room)
-	default:
-		body = t.startPage(w, room)
+	if room > 0 {
+		body = t.top().draw(w, room)
 	}
 	if len(body) > room {
 		body = body[:max(0, room)]
@@ -664,10 +738,10 @@ func (t *Terminal) inboxLine(w int) string {
 		case t.run != nil && q.Run == t.run.id:
 			here++
 		case other == "":
-			other = fmt.Sprintf("%s asks: %s", q.Run, q.Text)
+			other = fmt.Sprintf("%s asks: %s", q.Run, transcript.Line(q.Text))
 		}
 	}
-	if other == "" {
+	if _, listed := t.top().(*inboxPane); other == "" || listed || t.top() == pane(t.home) { // it is on the screen
 		return ""
 	}
 	n := len(t.inbox)
@@ -689,7 +763,7 @@ func (t *Terminal) hintLine(w int) string {
 	switch {
 	case t.focus == onCard && t.card != nil:
 		hints = t.card.hints()
-	case t.focus == onPane && t.top() != nil:
+	case t.focus == onPane:
 		hints = t.top().hints()
 	case t.focus == onComposer:
 		hints = t.compose.hints()

@@ -38,15 +38,12 @@ func (m *Model) encode(req *model.Request) (*request, error) {
 	if len(w.Messages) == 0 {
 		return nil, errors.New("the request has no messages")
 	}
-	if err := wire.CheckTools(req); err != nil {
+	tools, err := functions(req)
+	if err != nil {
 		return nil, err
 	}
-	for _, spec := range req.Tools {
-		params, err := wire.ObjectSchema(spec.Input)
-		if err != nil {
-			return nil, wire.SchemaError(&spec, err)
-		}
-		w.Tools = append(w.Tools, tool{Type: "function", Function: function{Name: spec.Name, Description: spec.Description, Parameters: params}})
+	for _, f := range tools {
+		w.Tools = append(w.Tools, tool{Type: "function", Function: f})
 	}
 	switch req.Choice {
 	case "":
@@ -57,10 +54,30 @@ func (m *Model) encode(req *model.Request) (*request, error) {
 		only.Function.Name = req.Choice
 		w.ToolChoice = only
 	}
-	if err := w.shape(req.Schema); err != nil {
-		return nil, err
+	if req.Schema != nil {
+		schema, err := answerSchema(req.Schema)
+		if err != nil {
+			return nil, err
+		}
+		w.ResponseFormat = &responseFormat{Type: "json_schema", JSONSchema: *schema}
 	}
 	return w, nil
+}
+
+// functions returns the tools of a request, or what is wrong with them.
+func functions(req *model.Request) ([]function, error) {
+	if err := wire.CheckTools(req); err != nil {
+		return nil, err
+	}
+	var out []function
+	for _, spec := range req.Tools {
+		params, err := wire.ObjectSchema(spec.Input)
+		if err != nil {
+			return nil, wire.SchemaError(&spec, err)
+		}
+		out = append(out, function{Name: spec.Name, Description: spec.Description, Parameters: params})
+	}
+	return out, nil
 }
 
 // Relax implements [wire.Turn]: it drops an optional field the server said it does not know, and reports whether
@@ -72,8 +89,8 @@ func (w *request) Relax(fail *model.Error) bool {
 	text := fail.Err.Error()
 	switch {
 	case w.ResponseFormat != nil && (strings.Contains(text, "response_format") || strings.Contains(text, "json_schema")):
+		w.instruct(&w.ResponseFormat.JSONSchema)
 		w.ResponseFormat = nil
-		w.instruct()
 	case w.StreamOptions != nil && strings.Contains(text, "stream_options"):
 		w.StreamOptions = nil
 	case w.ToolChoice != nil && strings.Contains(text, "tool_choice"):
@@ -124,12 +141,8 @@ func (m *Model) encodeAssistant(msg model.Message) ([]message, error) {
 				out.Reasoning += p.Text
 			}
 		case p.Kind == model.ToolCall && p.Call != nil:
-			args := strings.TrimSpace(string(p.Call.Args))
-			if args == "" {
-				args = "{}"
-			}
 			call := toolCall{ID: p.Call.ID, Type: "function"}
-			call.Function.Name, call.Function.Arguments = p.Call.Name, args
+			call.Function.Name, call.Function.Arguments = p.Call.Name, sentArguments(p.Call)
 			out.ToolCalls = append(out.ToolCalls, call)
 		default:
 			return nil, wire.Misplaced(msg.Role, p.Kind)
@@ -145,10 +158,23 @@ func encodeResults(msg model.Message) ([]message, error) {
 	results, err := wire.Results(msg)
 	out := make([]message, len(results))
 	for i, p := range results {
-		out[i] = message{Role: "tool", ToolCallID: p.Call.ID, Content: p.Text}
-		if p.Error {
-			out[i].Content = "Error: " + p.Text
-		}
+		out[i] = message{Role: "tool", ToolCallID: p.Call.ID, Content: sentResult(&p)}
 	}
 	return out, err
+}
+
+// sentArguments returns the arguments of a call, an object also if there are none.
+func sentArguments(c *model.Call) string {
+	if args := strings.TrimSpace(string(c.Args)); args != "" {
+		return args
+	}
+	return "{}"
+}
+
+// sentResult returns the text of a result. The protocols have no field for a failure.
+func sentResult(p *model.Part) string {
+	if p.Error {
+		return "Error: " + p.Text
+	}
+	return p.Text
 }

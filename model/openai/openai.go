@@ -1,6 +1,6 @@
-// Package openai talks to models over OpenAI's chat completions protocol: OpenAI
-// itself and the many servers that speak it too, such as Ollama, vLLM, llama.cpp,
-// LM Studio and OpenRouter. Only the base URL and the name of the model differ.
+// Package openai talks to models over OpenAI's protocols: chat completions, which many other
+// servers speak too, such as Ollama, vLLM, llama.cpp, LM Studio and OpenRouter, and the Responses
+// API, which OpenAI's newer models need. Only the base URL and the name of the model differ.
 package openai
 
 import (
@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/superstep-dev/superstep/model"
@@ -19,7 +20,7 @@ import (
 // from the environment, except that a nil HTTPClient heeds the usual proxy variables.
 type Options struct {
 	Model    string // the server's name for the model
-	BaseURL  string // up to and without /chat/completions; defaults to https://api.openai.com/v1
+	BaseURL  string // up to and without /chat/completions or /responses; defaults to https://api.openai.com/v1
 	APIKey   string `json:"-"` // "" sends none
 	KeyFrom  string // where the user keeps the key, for errors; defaults to the provider's usual variable, OPENAI_API_KEY
 	Provider string // the first half of the model's name, also used in errors; defaults to "openai"
@@ -38,10 +39,14 @@ type Options struct {
 	MaxWait time.Duration  // the longest wait between attempts; a longer Retry-After ends the turn with an error that holds it; defaults to 1 minute
 	Jitter  func() float64 `json:"-"` // spreads waits, in [0, 1); called from several goroutines; defaults to math/rand/v2.Float64
 
-	// Effort is sent as reasoning_effort unless it is "".
+	// Responses selects the Responses API in place of chat completions. The server is told to store
+	// nothing; it gets its encrypted reasoning back with each turn.
+	Responses bool
+
+	// Effort is sent as reasoning_effort or reasoning.effort unless it is "".
 	Effort string
-	// ReplayReasoning sends the reasoning of earlier turns back as reasoning_content.
-	// Some servers need that (DeepSeek, Kimi), some refuse it.
+	// ReplayReasoning sends the reasoning of earlier turns back as reasoning_content of chat
+	// completions. Some servers need that (DeepSeek, Kimi), some refuse it.
 	ReplayReasoning bool
 
 	Price  *model.Price // what the model charges; nil when unknown
@@ -54,8 +59,10 @@ func (o Options) Format(f fmt.State, _ rune) {
 }
 
 const (
-	defaultBaseURL = "https://api.openai.com/v1"
-	endpoint       = "/chat/completions"
+	defaultBaseURL    = "https://api.openai.com/v1"
+	endpoint          = "/chat/completions"
+	responsesEndpoint = "/responses"
+	protocol          = "openai" // in what is opaque
 )
 
 // A Model is one model of one server. It implements [model.Model], [model.Priced] and
@@ -63,6 +70,9 @@ const (
 type Model struct {
 	opts Options // without the key
 	*client
+	// A bit set of relaxations: what the server refused once is left out of later turns. This only
+	// saves attempts.
+	refused *atomic.Uint32
 }
 
 // A client has the methods of a model that all protocols share.
@@ -94,7 +104,7 @@ func New(o *Options) (*Model, error) {
 		return nil, err
 	}
 	opts.APIKey = ""
-	return &Model{opts: opts, client: c}, nil
+	return &Model{opts: opts, client: c, refused: &atomic.Uint32{}}, nil
 }
 
 func (o *Options) fill() {
@@ -104,7 +114,7 @@ func (o *Options) fill() {
 	if o.BaseURL == "" {
 		o.BaseURL = defaultBaseURL
 	}
-	o.BaseURL = strings.TrimSuffix(strings.TrimRight(o.BaseURL, "/"), endpoint)
+	o.BaseURL = strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(o.BaseURL, "/"), endpoint), responsesEndpoint)
 }
 
 // Format prints the model's name, whatever the verb.
@@ -113,10 +123,14 @@ func (m *Model) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "openai.Model(%s)",
 // Generate streams one turn, as [model.Model] says. Errors are [*model.Error] values.
 //
 // An attempt that fails with a temporary error is repeated, provided no part has been yielded; tool
-// calls are only yielded when the whole turn has arrived. A usage is yielded only when the server
-// counted.
+// calls, and of responses everything after the first of them, are only yielded when the whole turn
+// has arrived. A usage is yielded only when the server counted.
 func (m *Model) Generate(ctx context.Context, req *model.Request) iter.Seq2[model.Part, error] {
 	return m.client.Generate(ctx, req, func() (wire.Turn, error) {
+		if m.opts.Responses {
+			sent, err := m.encodeResponses(req)
+			return &responseTurn{responsesRequest: sent, refused: m.refused}, err
+		}
 		sent, err := m.encode(req)
 		return &turn{request: sent}, err
 	})

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A request is the body of a request, as far as it is used, with what is kept beside it.
+// A request is the body of a request for a chat completion, as far as it is used.
 type request struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
@@ -18,8 +18,6 @@ type request struct {
 	ToolChoice          any             `json:"tool_choice,omitempty"` // "required", or a toolChoice
 	StreamOptions       *streamOptions  `json:"stream_options,omitempty"`
 	ReasoningEffort     string          `json:"reasoning_effort,omitempty"`
-
-	schema string // what the answer must fit, as JSON
 }
 
 type streamOptions struct {
@@ -73,10 +71,10 @@ type jsonSchema struct {
 	Strict bool            `json:"strict"`
 }
 
-// reasons reports whether a model is known to need its token limit as max_completion_tokens. Other
-// models that do report it in an error, see Relax.
+// reasons reports whether a model is known to reason, and so to need its token limit as max_completion_tokens.
+// Other models that need that report it in an error, see Relax.
 func reasons(model string) bool {
-	for _, prefix := range []string{"o1", "o3", "o4", "gpt-5", "gpt-6"} {
+	for _, prefix := range []string{"o1", "o3", "o4", "gpt-5", "gpt-6", "codex-"} {
 		if strings.HasPrefix(model, prefix) {
 			return true
 		}

@@ -8,32 +8,30 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// shape asks for an answer that fits the schema.
-func (w *request) shape(schema *jsonschema.Schema) error {
-	if schema == nil {
-		return nil
-	}
-	raw, err := json.Marshal(schema)
-	if err != nil {
-		return fmt.Errorf("the schema of the answer: %w", err)
-	}
-	w.schema = string(raw)
+// answerSchema returns the schema of an answer as the protocols want it.
+func answerSchema(schema *jsonschema.Schema) (*jsonSchema, error) {
 	var v any
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return fmt.Errorf("the schema of the answer: %w", err)
+	raw, err := json.Marshal(schema)
+	if err == nil {
+		err = json.Unmarshal(raw, &v)
 	}
-	w.ResponseFormat = &responseFormat{Type: "json_schema", JSONSchema: jsonSchema{Name: "answer", Schema: raw, Strict: qualifies(v)}}
-	return nil
+	if err != nil {
+		return nil, fmt.Errorf("the schema of the answer: %w", err)
+	}
+	return &jsonSchema{Name: "answer", Schema: raw, Strict: qualifies(v)}, nil
 }
 
-// instruct puts the schema into the prompt for a server that does not support schemas.
-func (w *request) instruct() {
-	say := "Your answer must be one JSON object that fits this JSON Schema, and nothing else: no other text, no code fence.\n" + w.schema
+// instruction returns the schema as a part of the prompt, for a server that does not support schemas.
+func (s *jsonSchema) instruction() string {
+	return "Your answer must be one JSON object that fits this JSON Schema, and nothing else: no other text, no code fence.\n" + string(s.Schema)
+}
+
+func (w *request) instruct(schema *jsonSchema) {
 	if len(w.Messages) > 0 && w.Messages[0].Role == "system" {
-		w.Messages[0].Content += "\n\n" + say
+		w.Messages[0].Content += "\n\n" + schema.instruction()
 		return
 	}
-	w.Messages = append([]message{{Role: "system", Content: say}}, w.Messages...)
+	w.Messages = append([]message{{Role: "system", Content: schema.instruction()}}, w.Messages...)
 }
 
 // Limits of strict schemas, below those of OpenAI:

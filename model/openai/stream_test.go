@@ -192,6 +192,7 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte("event: error\ndata: x\n\nerror: {\n\n{\"choices\":[{\"message\":{}}]}"), uint16(2))
 	f.Add(wire.ErrorFrame("x", "y"), uint16(7))
 	f.Fuzz(func(t *testing.T, body []byte, size uint16) {
+		play := func(t *testing.T, r io.Reader) string { return play(t, newModel(t, answer(r))) }
 		want := play(t, bytes.NewReader(body))
 		for _, r := range []io.Reader{iotest.OneByteReader(bytes.NewReader(body)), pieces(body, int(size)), iotest.DataErrReader(bytes.NewReader(body))} {
 			if got := play(t, r); got != want {
@@ -212,15 +213,15 @@ func pieces(b []byte, size int) io.Reader {
 	return io.MultiReader(rs...)
 }
 
-// play runs a body through the model, checks the contract, and returns all parts and
+// play asks the model, checks the contract, and returns all parts and
 // the error as text.
-func play(t *testing.T, body io.Reader) string {
+func play(t *testing.T, m *Model) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	var parts []model.Part
 	var failure error
-	for p, err := range newModel(t, answer(body)).Generate(ctx, ask()) {
+	for p, err := range m.Generate(ctx, ask()) {
 		if failure != nil {
 			t.Fatal("the stream went on after its error")
 		}
@@ -295,6 +296,14 @@ func TestEncode(t *testing.T) {
 		{Kind: model.Reasoning, Text: "hm"}, {Kind: model.Text, Text: "Let me "}, {Kind: model.Text, Text: "see."},
 		{Kind: model.ToolCall, Call: &model.Call{ID: "1", Name: "look", Args: args(`{"at": "<b>"}`)}}, {Kind: model.ToolCall, Call: &model.Call{ID: "2", Name: "now"}},
 	}}
+	thoughtful := model.Message{Role: model.Assistant, Parts: []model.Part{
+		{Kind: model.Reasoning, Text: "A\n\nB", Opaque: &model.Opaque{Provider: "openai", Data: args(`{"id":"rs_1","summary":[{"type":"summary_text","text":"A"},{"type":"summary_text","text":"B"}],"encrypted_content":"secret"}`)}},
+		{Kind: model.Text, Text: "Let me see.", Opaque: &model.Opaque{Provider: "openai", Data: args(`{"phase":"commentary"}`)}}, {Kind: model.Text, Text: "Hm."},
+		{Kind: model.Reasoning, Text: "theirs", Opaque: &model.Opaque{Provider: "anthropic", Data: args(`{"encrypted_content":"x"}`)}}, {Kind: model.Reasoning, Text: "nobody's"},
+		{Kind: model.ToolCall, Call: &model.Call{ID: "1", Name: "look", Args: args(`{"at": "<b>"}`)}},
+		{Kind: model.Reasoning, Opaque: &model.Opaque{Provider: "openai", Data: args(`{"id":"rs_2","summary":null,"encrypted_content":"more"}`)}},
+		{Kind: model.ToolCall, Call: &model.Call{ID: "2", Name: "now"}},
+	}}
 	results := model.Message{Role: model.Tool, Parts: []model.Part{
 		{Kind: model.Result, Call: &model.Call{ID: "1", Name: "look"}, Text: "no such file", Error: true}, {Kind: model.Result, Call: &model.Call{ID: "2", Name: "now"}},
 	}}
@@ -307,11 +316,14 @@ func TestEncode(t *testing.T) {
 		opts Options
 		req  model.Request
 	}{
-		"plain":     {Options{Model: "gpt-4o"}, model.Request{Messages: []model.Message{model.UserText("hi")}}},
-		"history":   {Options{Model: "gpt-4o"}, model.Request{System: "Be brief.", Messages: []model.Message{model.UserText("hi"), calls, results, {Role: model.Assistant}, {Role: model.User, Parts: []model.Part{{Kind: model.Text, Text: "a"}, {Kind: model.Text, Text: "b"}}}}, Tools: tools}},
-		"reasoning": {Options{Model: "deepseek", BaseURL: "http://localhost:1/v1/", ReplayReasoning: true, Effort: "low"}, model.Request{Messages: []model.Message{model.UserText(""), calls, results}, MaxTokens: 9, Temperature: &zero}},
-		"required":  {Options{Model: "gpt-4o"}, model.Request{Messages: []model.Message{model.UserText("hi")}, Tools: tools[:1], Choice: "required", MaxTokens: 9, Temperature: &warm}},
-		"named":     {Options{Model: "o3", BaseURL: "http://localhost:1/v1/chat/completions"}, model.Request{Messages: []model.Message{model.UserText("hi")}, Tools: tools[:2], Choice: "now", MaxTokens: 9}},
+		"plain":             {Options{Model: "gpt-4o"}, model.Request{Messages: []model.Message{model.UserText("hi")}}},
+		"history":           {Options{Model: "gpt-4o"}, model.Request{System: "Be brief.", Messages: []model.Message{model.UserText("hi"), calls, results, {Role: model.Assistant}, {Role: model.User, Parts: []model.Part{{Kind: model.Text, Text: "a"}, {Kind: model.Text, Text: "b"}}}}, Tools: tools}},
+		"reasoning":         {Options{Model: "deepseek", BaseURL: "http://localhost:1/v1/", ReplayReasoning: true, Effort: "low"}, model.Request{Messages: []model.Message{model.UserText(""), calls, results}, MaxTokens: 9, Temperature: &zero}},
+		"required":          {Options{Model: "gpt-4o"}, model.Request{Messages: []model.Message{model.UserText("hi")}, Tools: tools[:1], Choice: "required", MaxTokens: 9, Temperature: &warm}},
+		"responses-plain":   {Options{Model: "gpt-4o", Responses: true}, model.Request{Messages: []model.Message{model.UserText("hi")}, MaxTokens: 9}},
+		"responses-history": {Options{Model: "gpt-5", Responses: true}, model.Request{System: "Be brief.", Messages: []model.Message{model.UserText("hi"), thoughtful, results, {Role: model.Assistant, Parts: thoughtful.Parts[:1]}, {Role: model.User, Parts: []model.Part{{Kind: model.Text, Text: "a"}, {Kind: model.Text, Text: "b"}}}}, Tools: tools, Choice: "required"}},
+		"responses-named":   {Options{Model: "lab", BaseURL: "http://localhost:1/v1/responses", Responses: true, Effort: "low"}, model.Request{Messages: []model.Message{model.UserText("hi"), calls, results}, Tools: tools[:2], Choice: "now", MaxTokens: 99, Temperature: &zero, Schema: tools[0].Input}},
+		"named":             {Options{Model: "o3", BaseURL: "http://localhost:1/v1/chat/completions"}, model.Request{Messages: []model.Message{model.UserText("hi")}, Tools: tools[:2], Choice: "now", MaxTokens: 9}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent bytes.Buffer
@@ -325,7 +337,11 @@ func TestEncode(t *testing.T) {
 					t.Errorf("%v: %s", err, body)
 				}
 				sent.WriteByte('\n')
-				return answer(strings.NewReader(endStop))(r)
+				end := endStop
+				if c.opts.Responses {
+					end = completed
+				}
+				return answer(strings.NewReader(end))(r)
 			})}
 			m, err := New(&c.opts)
 			if err != nil {

@@ -309,4 +309,3 @@ func stat(file string) (pid, parent int, u used, ok bool) {
 	const tick = 10 * time.Millisecond
 	return pid, int(number(1)), used{time.Duration(number(11)+number(12)) * tick, number(21) * int64(os.Getpagesize())}, true
 }
-

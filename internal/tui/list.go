@@ -1,0 +1,89 @@
+package tui
+
+import (
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// A ticker is a pane that reads something from time to time while it is on top.
+type ticker interface {
+	tick(now time.Time) tea.Cmd
+}
+
+// tick lets the pane on top read.
+func (t *Terminal) tick() tea.Cmd {
+	if p, ok := t.top().(ticker); ok {
+		return p.tick(t.opt.Now())
+	}
+	return nil
+}
+
+// A cursor is the selected row of a list. Zero is the first row.
+type cursor struct {
+	at    int
+	top   int // the first line that is seen
+	lines int // that were seen when it was last drawn
+}
+
+// moves moves the cursor over n rows if the key does that.
+func (c *cursor) moves(t *Terminal, k tea.KeyPressMsg, n int) bool {
+	page := max(1, c.lines-2)
+	switch {
+	case t.keys.is(k, "up"):
+		c.at--
+	case t.keys.is(k, "down"):
+		c.at++
+	case k.String() == "pgup":
+		c.at -= page
+	case k.String() == "pgdown":
+		c.at += page
+	case k.String() == "home":
+		c.at = 0
+	case k.String() == "end":
+		c.at = n - 1
+	default:
+		return false
+	}
+	c.at = max(0, min(c.at, n-1))
+	return true
+}
+
+// window returns which of n lines are seen in h of them, so that those from first to last are among them, as far as they fit.
+func (c *cursor) window(n, h, first, last int) (from, to int) {
+	c.lines = h
+	c.top = min(c.top, first)
+	c.top = max(c.top, min(last-h+1, first))
+	c.top = max(0, min(c.top, n-h))
+	return c.top, min(n, c.top+h)
+}
+
+// mark is the first cell of a row: it tells which one is selected.
+func (t *Terminal) mark(selected bool) string {
+	if selected && t.focus == onPane {
+		return "▸"
+	}
+	return " "
+}
+
+// A twice guards a key that cannot be taken back: it has to be pressed again, as the next key and within a few seconds.
+type twice struct {
+	what    string
+	at      time.Time
+	presses int
+}
+
+// pressed reports whether this is the second time, and else says what the second time does.
+func (w *twice) pressed(t *Terminal, what, say string) bool {
+	now := t.opt.Now()
+	if w.what == what && now.Sub(w.at) < 4*time.Second && t.presses == w.presses+1 {
+		w.what = ""
+		return true
+	}
+	w.what, w.at, w.presses = what, now, t.presses
+	t.say(say)
+	return false
+}
+
+// showText covers the screen with a text.
+func (t *Terminal) showText(name, text string) { t.push(newTextPane(t, name, text)) }

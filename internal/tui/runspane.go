@@ -1,0 +1,603 @@
+package tui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A runsPane lists the runs of the store, the newest first, those that need the user on top.
+type runsPane struct {
+	t       *Terminal
+	cur     cursor
+	sel     string // the run under the cursor, since the list changes
+	all     []runlog.Info
+	err     error
+	loaded  bool
+	most    int  // runs that were asked for, 0 for all
+	more    bool // there are older ones
+	reading bool
+	read    time.Time // when all was read
+
+	filter string
+	typing bool
+
+	lines   []runLine // what is drawn: runs, and the headings above them
+	hay     map[string]string
+	stamp   string // of what lines were made of
+	marks   []string
+	confirm twice
+
+	wanted  []runlog.Info // seen, without facts
+	folding bool
+	folds   int
+}
+
+// A runLine is a line of the list: a heading, or a run.
+type runLine struct {
+	heading string
+	info    *runlog.Info
+}
+
+// runFacts are what the log of a run tells in a list.
+type runFacts struct {
+	head    uint64 // the log had so many records
+	status  runlog.Status
+	k, n    int // of the steps of its graph
+	step    string
+	wait    *transcript.Wait // why it makes no progress, nil for none
+	message bool             // it only waits for the next message of a conversation
+	failed  string           // the first task that failed
+	tokens  int
+	cost    string
+}
+
+const (
+	firstRuns   = 200  // are read at first
+	mostFold    = 4000 // records of a run that are read for a list
+	refreshRuns = 2 * time.Second
+)
+
+func (t *Terminal) showRuns() tea.Cmd {
+	p := &runsPane{t: t, most: firstRuns, hay: map[string]string{}}
+	t.push(p)
+	return p.load()
+}
+
+func (p *runsPane) title() string { return "RUNS" }
+
+func (p *runsPane) hints() string {
+	switch {
+	case p.typing:
+		return "type words such as failed yesterday · Enter keep · Esc all runs"
+	case len(p.marks) == 1:
+		return "Space mark another, then c compares · Esc unmark"
+	case len(p.marks) == 2:
+		return "c compare · Space unmark · Esc unmark"
+	}
+	return "Enter open · / filter · R resume · f fork · x cancel · d delete · Space mark, c compare · Esc back"
+}
+
+// back ends the filter or the marks before it leaves the list.
+func (p *runsPane) back() bool {
+	switch {
+	case p.typing || p.filter != "":
+		p.typing, p.filter = false, ""
+	case len(p.marks) > 0:
+		p.marks = nil
+	default:
+		return false
+	}
+	return true
+}
+
+// load reads the list.
+func (p *runsPane) load() tea.Cmd {
+	p.reading = true
+	t, most := p.t, p.most
+	return func() tea.Msg {
+		var all []runlog.Info
+		e, err := t.reader(t.ctx)
+		if err == nil {
+			f := &runlog.Filter{}
+			if most > 0 {
+				f.Limit = most + 1
+			}
+			all, err = e.Runs(t.ctx, f)
+		}
+		return doneMsg{func() {
+			p.reading, p.read, p.err = false, t.opt.Now(), err
+			if err != nil {
+				return
+			}
+			p.loaded = true
+			if p.more = most > 0 && len(all) > most; p.more {
+				all = all[:most]
+			}
+			p.all = all
+		}}
+	}
+}
+
+// tick reads the list again, and the facts of the runs that are seen.
+func (p *runsPane) tick(now time.Time) tea.Cmd {
+	var cmds []tea.Cmd
+	if !p.reading && now.Sub(p.read) >= refreshRuns {
+		cmds = append(cmds, p.load())
+	}
+	if len(p.wanted) > 0 && !p.folding {
+		cmds = append(cmds, p.fold())
+	}
+	return tea.Batch(cmds...)
+}
+
+// fold reads the facts of runs that are seen.
+func (p *runsPane) fold() tea.Cmd {
+	p.folding = true
+	t, wanted := p.t, p.wanted
+	p.wanted = nil
+	return func() tea.Msg {
+		facts := map[string]runFacts{}
+		if e, err := t.reader(t.ctx); err == nil {
+			for i := range wanted {
+				facts[wanted[i].ID] = readFacts(t.ctx, e, &wanted[i])
+			}
+		}
+		return doneMsg{func() {
+			p.folding = false
+			p.folds++
+			maps.Copy(t.facts, facts)
+		}}
+	}
+}
+
+// readFacts folds the log of a run, unless it is long. What cannot be read is left out.
+func readFacts(ctx context.Context, e *superstep.Engine, info *runlog.Info) runFacts {
+	f := runFacts{head: info.Head, status: info.Status}
+	if info.Head == 0 || info.Head > mostFold {
+		return f
+	}
+	var r transcript.Run
+	r.Window = 1 << 16
+	for rec, err := range e.Follow(ctx, info.ID, 1) {
+		if err != nil {
+			return f
+		}
+		if r.Apply(rec); rec.Seq >= info.Head {
+			break
+		}
+	}
+	r.End(info.Status)
+	f.k, f.n = progress(&r)
+	for _, s := range slices.Backward(r.Steps) {
+		if len(s.Tasks) > 0 {
+			f.step = names(&r, s)
+			break
+		}
+	}
+	if f.message = r.AwaitsMessage(); !f.message {
+		f.wait = r.Wait()
+	}
+	if len(r.Failed) > 0 {
+		f.failed = r.Failed[0]
+	}
+	f.tokens = r.Usage.In + r.Usage.Out
+	f.cost, _, _ = strings.Cut(costOf(&r), " / ")
+	return f
+}
+
+// waitingOf returns the question of a run that waits for the user, nil for none.
+func (t *Terminal) waitingOf(id string) *Waiting {
+	for i := range t.inbox {
+		if t.inbox[i].Run == id {
+			return &t.inbox[i]
+		}
+	}
+	return nil
+}
+
+// yourTurn reports whether a run is a conversation that waits for the next message, which is nothing that must be answered.
+func (t *Terminal) yourTurn(i *runlog.Info) bool {
+	f, ok := t.facts[i.ID]
+	return ok && f.message && f.head == i.Head && (i.Status == runlog.Running || i.Status == runlog.Paused)
+}
+
+// runWord returns how a run is, as a sign and a word.
+func (t *Terminal) runWord(i *runlog.Info) (sign, word string) {
+	pal := t.pal
+	switch {
+	case t.waitingOf(i.ID) != nil:
+		return pal.Yellow("?"), pal.Yellow("needs you")
+	case i.Status == runlog.Running && i.Cancel:
+		return pal.Yellow("■"), pal.Yellow("stopping")
+	}
+	if t.yourTurn(i) {
+		return "›", "your turn"
+	}
+	switch word = strings.ReplaceAll(string(i.Status), "_", " "); i.Status {
+	case runlog.Running:
+		return "●", word
+	case runlog.Completed:
+		return pal.Green("✓"), pal.Green(word)
+	case runlog.Failed, runlog.Quarantined:
+		return pal.Red("✗"), pal.Red(word)
+	case runlog.Partial:
+		return pal.Yellow("!"), pal.Yellow(word)
+	case runlog.Cancelled:
+		return pal.Dim("■"), pal.Dim(word)
+	}
+	return pal.Yellow("■"), pal.Yellow(word)
+}
+
+// arrange makes the lines of the list, if something that they are made of has changed.
+func (p *runsPane) arrange() {
+	t := p.t
+	stamp := fmt.Sprint(p.folds, p.read.UnixNano(), t.looked.UnixNano(), len(t.inbox), p.filter, t.opt.Now().YearDay())
+	if stamp == p.stamp {
+		return
+	}
+	p.stamp = stamp
+	var groups [3][]runLine
+	words := strings.Fields(strings.ToLower(p.filter))
+	for n := range p.all {
+		i := &p.all[n]
+		if !p.has(i, words) {
+			continue
+		}
+		g := 2
+		switch {
+		case t.waitingOf(i.ID) != nil:
+			g = 0
+		case i.Status == runlog.Running && !t.yourTurn(i):
+			g = 1
+		}
+		groups[g] = append(groups[g], runLine{info: i})
+	}
+	p.lines = p.lines[:0]
+	for g, name := range []string{"Needs you", "Running", "All others, the newest first"} {
+		if n := len(groups[g]); n > 0 {
+			if len(groups[0])+len(groups[1]) > 0 {
+				p.lines = append(p.lines, runLine{heading: fmt.Sprintf("%s (%d%s)", name, n, map[bool]string{true: "+"}[p.more && g == 2])})
+			}
+			p.lines = append(p.lines, groups[g]...)
+		}
+	}
+	p.cur.at = max(0, min(p.cur.at, p.count()-1))
+	if at := slices.IndexFunc(p.runs(), func(i *runlog.Info) bool { return i.ID == p.sel }); at >= 0 {
+		p.cur.at = at
+	}
+}
+
+// has reports whether all words are found in the columns of a run.
+func (p *runsPane) has(i *runlog.Info, words []string) bool {
+	if len(words) == 0 {
+		return true
+	}
+	f := p.t.facts[i.ID]
+	w := p.t.waitingOf(i.ID)
+	key := fmt.Sprint(i.ID, i.Status, i.Head, f.head, f.status, w != nil)
+	hay, ok := p.hay[key]
+	if !ok {
+		now := p.t.opt.Now()
+		parts := []string{i.ID, strings.ReplaceAll(string(i.Status), "_", " "), i.Workflow, i.Title, i.Created.Local().Format(time.DateOnly), f.step, f.failed, f.cost}
+		if p.t.yourTurn(i) {
+			parts = append(parts, "your turn")
+		}
+		if f.wait != nil {
+			parts = append(parts, waitsFor(f.wait, now))
+		}
+		switch day := i.Created.Local().YearDay(); {
+		case now.Sub(i.Created) > 48*time.Hour:
+		case day == now.Local().YearDay():
+			parts = append(parts, "today")
+		case day == now.Local().AddDate(0, 0, -1).YearDay():
+			parts = append(parts, "yesterday")
+		}
+		if w != nil {
+			parts = append(parts, "needs you", w.asks())
+		}
+		hay = strings.ToLower(strings.Join(parts, "\n"))
+		p.hay[key] = hay
+	}
+	for _, word := range words {
+		if !strings.Contains(hay, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// runs returns the runs of the list without its headings.
+func (p *runsPane) runs() []*runlog.Info {
+	out := make([]*runlog.Info, 0, len(p.lines))
+	for _, l := range p.lines {
+		if l.info != nil {
+			out = append(out, l.info)
+		}
+	}
+	return out
+}
+
+// count returns how many runs the list has.
+func (p *runsPane) count() (n int) {
+	for _, l := range p.lines {
+		if l.info != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// chosen returns the run under the cursor, nil if there is none.
+func (p *runsPane) chosen() *runlog.Info {
+	n := 0
+	for _, l := range p.lines {
+		if l.info == nil {
+			continue
+		}
+		if n == p.cur.at {
+			return l.info
+		}
+		n++
+	}
+	return nil
+}
+
+func (p *runsPane) draw(w, h int) []string {
+	t := p.t
+	p.arrange()
+	var out []string
+	if p.typing || p.filter != "" {
+		line := " / " + p.filter
+		if p.typing {
+			line += "▏"
+		}
+		out = append(out, apart(t.pal.Bold(line), fmt.Sprintf("%d of %d%s", p.count(), len(p.all), map[bool]string{true: "+"}[p.more]), w))
+	}
+	switch {
+	case p.err != nil:
+		return append(out, t.pal.Red(cut(" ✗ "+transcript.Line(p.err.Error()), w)))
+	case !p.loaded:
+		return append(out, t.pal.Dim(" reading the runs …"))
+	case len(p.all) == 0:
+		return append(out, "", t.pal.Dim(cut(" No run yet. Type a message, or /workflow, to start one.", w)))
+	case len(p.lines) == 0:
+		return append(out, "", t.pal.Dim(cut(" No run has all of these words. Esc shows all.", w)))
+	}
+	h -= len(out)
+	at, n := 0, 0
+	for i, l := range p.lines {
+		if l.info == nil {
+			continue
+		}
+		if n == p.cur.at {
+			at, p.sel = i, l.info.ID
+		}
+		n++
+	}
+	first := at
+	if at == 1 {
+		first = 0 // its heading, too
+	}
+	from, to := p.cur.window(len(p.lines), h, first, at)
+	p.wanted = p.wanted[:0:0]
+	for i := from; i < to; i++ {
+		l := p.lines[i]
+		if l.info == nil {
+			out = append(out, t.pal.Bold(cut(" "+l.heading, w)))
+			continue
+		}
+		if f, ok := t.facts[l.info.ID]; !ok || f.head != l.info.Head || f.status != l.info.Status {
+			p.wanted = append(p.wanted, *l.info)
+		}
+		mark := t.mark(i == at)
+		if slices.Contains(p.marks, l.info.ID) {
+			mark += "*"
+		} else {
+			mark += " "
+		}
+		out = append(out, mark+t.runRow(l.info, t.facts[l.info.ID], w-2))
+	}
+	return out
+}
+
+// runRow draws a run as a line of w cells.
+func (t *Terminal) runRow(i *runlog.Info, f runFacts, w int) string {
+	sign, word := t.runWord(i)
+	age := "-"
+	if i.Created.Unix() > 0 { // else it is damaged
+		age = strings.TrimPrefix(strings.TrimSuffix(inwords.Ago(max(0, t.opt.Now().Sub(i.Created))), " ago"), "just ")
+	}
+	end := pad(age, 4)
+	if w >= 90 {
+		tokens := ""
+		if f.tokens > 0 {
+			tokens = inwords.Count(f.tokens)
+		}
+		end = pad(tokens, 7) + " " + pad(f.cost, 8) + " " + end
+	}
+	left := sign + " " + padded(i.ID, 8) + "  " + padded(word, 11) + "  " + padded(transcript.Line(i.Workflow), 10) + " "
+	if w < 70 {
+		left = sign + " " + padded(i.ID, 8) + " " + padded(word, 9) + " " + padded(transcript.Line(i.Workflow), 8) + " "
+	}
+	room := w - ansi.StringWidth(left) - ansi.StringWidth(end) - 3
+	what := ""
+	switch q := t.waitingOf(i.ID); {
+	case q != nil:
+		what = t.pal.Yellow(transcript.Line(q.Text))
+	case f.wait != nil && f.wait.What != "worker":
+		what = t.pal.Yellow(waitsFor(f.wait, t.opt.Now()))
+	case f.failed != "":
+		what = t.pal.Red("✗ " + f.failed)
+	case f.n > 1 && i.Status == runlog.Running:
+		what = fmt.Sprintf("step %d/%d %s", f.k, f.n, f.step)
+	case f.n > 1 && !i.Status.Ended():
+		what = fmt.Sprintf("step %d/%d", f.k, f.n)
+	}
+	title := cmp.Or(transcript.Line(i.Title), what)
+	if what != "" && i.Title != "" && room > 24 {
+		title = padded(title, min(room/2, 40)) + "  " + what
+	} else if what != "" && room <= 24 {
+		title = what
+	}
+	return apart(left+cut(title, max(0, room)), end, w)
+}
+
+// padded fills or cuts a text to a width.
+func padded(s string, w int) string {
+	s = ansi.Truncate(s, w, "…")
+	return s + strings.Repeat(" ", w-ansi.StringWidth(s))
+}
+
+// pad puts a text at the right of so many cells.
+func pad(s string, w int) string { return strings.Repeat(" ", max(0, w-ansi.StringWidth(s))) + s }
+
+func (p *runsPane) key(k tea.KeyPressMsg) tea.Cmd {
+	t := p.t
+	p.arrange()
+	if p.typing {
+		return p.typed(k)
+	}
+	i := p.chosen()
+	switch {
+	case p.cur.moves(t, k, p.count()):
+		if i = p.chosen(); i != nil {
+			p.sel = i.ID
+		}
+		if p.more && !p.reading && p.cur.at > p.count()-50 {
+			p.most *= 4
+			return p.load()
+		}
+	case t.keys.is(k, "filter"):
+		p.typing = true
+		if p.more { // what is looked for may be among the older ones
+			p.most = 0
+			return p.load()
+		}
+	case t.keys.is(k, "quit"):
+		t.pop()
+	case t.keys.is(k, "help"):
+		t.push(newHelpPane(t))
+	case t.keys.is(k, "inbox"):
+		t.push(newInboxPane(t))
+	case i == nil:
+	case t.keys.is(k, "open"):
+		t.open(i.ID)
+	default:
+		return p.act(k, i)
+	}
+	return nil
+}
+
+// typed changes the filter.
+func (p *runsPane) typed(k tea.KeyPressMsg) tea.Cmd {
+	switch {
+	case k.String() == "enter":
+		p.typing = false
+	case k.String() == "up", k.String() == "down", k.String() == "pgup", k.String() == "pgdown":
+		p.cur.moves(p.t, k, p.count())
+		if i := p.chosen(); i != nil {
+			p.sel = i.ID
+		}
+	case k.String() == "backspace":
+		if r := []rune(p.filter); len(r) > 0 {
+			p.filter = string(r[:len(r)-1])
+		}
+	case k.Text != "":
+		p.filter, p.cur.at, p.sel = p.filter+transcript.Line(k.Text), 0, ""
+		if k.Text == " " {
+			p.filter += " "
+		}
+	}
+	return nil
+}
+
+// act carries out a command on a run.
+func (p *runsPane) act(k tea.KeyPressMsg, i *runlog.Info) tea.Cmd {
+	t, id := p.t, i.ID
+	switch {
+	case t.keys.is(k, "resumeRun"):
+		if i.Status == runlog.Running {
+			t.open(id)
+			t.say("run " + id + " is running")
+			return nil
+		}
+		return t.start(&Start{Run: id})
+	case t.keys.is(k, "cancelRun"):
+		if i.Status.Ended() {
+			t.fail(fmt.Errorf("run %s has ended: there is nothing to cancel; d deletes it", id))
+			return nil
+		}
+		if p.confirm.pressed(t, "cancel "+id, "x again cancels run "+id+" for good; to stop it for now, open it and press p") {
+			return t.do("cancelling run "+id, func(ctx context.Context, e *superstep.Engine) error { return e.Cancel(ctx, id) }, p.again)
+		}
+	case t.keys.is(k, "deleteRun"):
+		if i.Status == runlog.Running {
+			t.fail(fmt.Errorf("run %s is running; x cancels it, then it can be deleted", id))
+			return nil
+		}
+		if p.confirm.pressed(t, "delete "+id, "d again deletes run "+id+" and its log; nothing brings it back") {
+			return t.do("deleting run "+id, func(ctx context.Context, _ *superstep.Engine) error {
+				_, err := t.backend.Command(ctx, "runs", "rm", id)
+				return err
+			}, func() {
+				if f := t.runs[id]; f != nil && f != t.run {
+					f.stop()
+					delete(t.runs, id)
+				}
+				p.marks = slices.DeleteFunc(p.marks, func(m string) bool { return m == id })
+				p.again()
+			})
+		}
+	case t.keys.is(k, "forkRun"):
+		t.open(id)
+		return t.showHistory()
+	case t.keys.is(k, "markRun"):
+		if n := slices.Index(p.marks, id); n >= 0 {
+			p.marks = slices.Delete(p.marks, n, n+1)
+		} else {
+			p.marks = append(p.marks[max(0, len(p.marks)-1):], id)
+		}
+	case t.keys.is(k, "compareRuns"):
+		return p.compare()
+	}
+	return nil
+}
+
+// again has the list read at the next occasion.
+func (p *runsPane) again() { p.read, p.t.stale = time.Time{}, true }
+
+// compare shows what differs between the marked runs, the older one first.
+func (p *runsPane) compare() tea.Cmd {
+	t := p.t
+	if len(p.marks) != 2 {
+		t.fail(errors.New("mark two runs with Space first; then c shows what differs between them"))
+		return nil
+	}
+	marks := slices.Clone(p.marks)
+	place := func(id string) int { return slices.IndexFunc(p.all, func(i runlog.Info) bool { return i.ID == id }) }
+	if place(marks[0]) < place(marks[1]) { // the newest comes first
+		slices.Reverse(marks)
+	}
+	var text string
+	return t.do("comparing", func(ctx context.Context, _ *superstep.Engine) (err error) {
+		text, err = t.backend.Command(ctx, "runs", "diff", marks[0], marks[1])
+		return err
+	}, func() {
+		t.notice = ""
+		t.showText("DIFF "+marks[0]+" → "+marks[1], cmp.Or(strings.TrimSpace(text), "The two runs do not differ."))
+	})
+}
