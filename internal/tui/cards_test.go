@@ -282,6 +282,32 @@ func TestCardTypedAhead(t *testing.T) {
 	}
 }
 
+// A program that hangs while a card is new shows nothing: what is pressed in that time does not answer.
+func TestCardStall(t *testing.T) {
+	t.Parallel()
+	d := newCardDesk(t, map[string]cardNode{"work": editorIn(t, t.TempDir(), nil, scripted.Call("bash", `{"command":"touch a"}`))})
+	id := d.begin("work", true)
+	d.until("the card", func() bool { return d.card != nil })
+	d.pass(200 * time.Millisecond)
+	d.at = d.at.Add(300 * time.Millisecond)
+	d.send(tickMsg(d.at))
+	d.press("1", "backspace")
+	d.pass(300 * time.Millisecond)
+	if d.card.armed {
+		t.Error("the card accepts answers too soon")
+	}
+	d.pass(500 * time.Millisecond)
+	d.press("esc")
+	d.pass(2 * time.Second)
+	d.press("tab", "1") // it is back, and new
+	if len(d.answers(id)) > 0 || d.card == nil || d.card.sent {
+		t.Fatalf("answered with %q", d.answers(id))
+	}
+	d.pass(500 * time.Millisecond)
+	d.press("1")
+	d.until("the end", func() bool { return d.run.run.Status == runlog.Completed })
+}
+
 // Questions come in the order in which they were asked. One that is put away comes back with Tab, and one that is answered elsewhere goes.
 func TestCardQueue(t *testing.T) {
 	t.Parallel()
@@ -483,6 +509,14 @@ func TestModes(t *testing.T) {
 		if d.compose.mode != "" {
 			t.Errorf("the mode of one run is that of another: %s", d.compose.mode)
 		}
+		d.with(func() { d.run, d.view = nil, nil }) // on the start page
+		d.at = time.Now().Add(time.Minute)
+		d.press("shift+tab")
+		d.with(func() { d.open(other) })
+		d.asks("Which?")
+		if d.compose.mode != "" {
+			t.Errorf("the mode of a run to come is that of an old one: %s", d.compose.mode)
+		}
 	})
 	// What is in doubt is asked about.
 	plain := runlog.QuestionCall{Tool: "edit_file", Args: json.RawMessage(`{"path":"src/a.go"}`), Subject: "src/a.go", Cwd: "/proj", Reason: "no rule allows it", Always: "edit_file(src/a.go)", Diff: "+x\n"}
@@ -525,6 +559,18 @@ func TestCardRings(t *testing.T) {
 	d.drain(50 * time.Millisecond)
 	if got := d.raw.String(); got != "\x1b]9;superstep: ask: Which?\x07\a" {
 		t.Errorf("it rings %q", got)
+	}
+	d.raw.Reset()
+	old, news := Waiting{Run: "0001", Path: "a", Key: "q", Label: "a", Text: "Old?"}, Waiting{Run: "0002", Path: "b", Key: "q", Label: "b", Text: "New?"}
+	d.with(func() { d.inbox = []Waiting{old} })
+	d.pass(time.Second)
+	d.with(func() {
+		d.inbox = []Waiting{old, news, {Run: "0003", Path: "c", Key: "q", Kind: runlog.QuestionMessage}}
+	})
+	d.pass(time.Second)
+	d.drain(50 * time.Millisecond)
+	if got := d.raw.String(); got != "\x1b]9;superstep: 0002 b: New?\x07\a" {
+		t.Errorf("other runs ring %q", got)
 	}
 	d.raw.Reset()
 	d.with(func() { d.tmux = true })

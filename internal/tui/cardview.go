@@ -479,9 +479,9 @@ func (c *cardView) waits() string {
 	return text
 }
 
-// wrapLine breaks a text into lines of at most w cells, those after the first indented.
+// wrapLine breaks a text into lines of at most w cells, those after the first indented. It breaks between words if that leaves most of a line.
 func wrapLine(s string, w, indent int) []string {
-	s = strings.ReplaceAll(s, "\t", "    ")
+	s = strings.ReplaceAll(strings.ReplaceAll(s, "\t", "    "), widens, "")
 	indent = min(indent, w/2)
 	var out []string
 	put := func(line string) {
@@ -491,45 +491,39 @@ func wrapLine(s string, w, indent int) []string {
 		out = append(out, line)
 	}
 	for line := range strings.SplitSeq(s, "\n") {
-		if ascii(line) { // nearly all of them are, and a change may have many
-			for {
-				n := max(1, w-indent)
-				if len(out) == 0 {
-					n = w
+		if strings.IndexByte(line, 0x1b) >= 0 { // it has styles
+			for line := range strings.SplitSeq(ansi.Wrap(line, max(1, w-indent), ""), "\n") {
+				for line := range strings.SplitSeq(ansi.Hardwrap(line, max(1, w-indent), true), "\n") {
+					put(line)
 				}
-				if len(line) <= n {
-					break
-				}
-				if i := strings.LastIndexByte(line[:n], ' '); line[n] != ' ' && i > n/2 {
-					n = i + 1
-				}
-				put(line[:n])
-				line = line[n:]
 			}
+			continue
+		}
+		if len(out) == 0 && len(line) <= 4*w && ansi.StringWidth(line) <= w {
 			put(line)
 			continue
 		}
-		if ansi.StringWidth(line) <= w-indent {
-			put(line)
-			continue
-		}
-		for line := range strings.SplitSeq(ansi.Wrap(line, max(1, w-indent), ""), "\n") {
-			for line := range strings.SplitSeq(ansi.Hardwrap(line, max(1, w-indent), true), "\n") {
-				put(line)
+		from, cells, space, before := 0, 0, 0, 0 // the beginning of the piece, its width, and the end of its last word and the width up to that
+		for i, r := range line {
+			n := 1
+			if r > '~' {
+				n = ansi.StringWidth(string(r))
+			}
+			for cells > 0 && cells+n > max(2, w-indent) {
+				if before <= cells/2 || r == ' ' {
+					space, before = i, cells
+				}
+				put(line[from:space])
+				from, cells = space, cells-before
+				before = 0
+			}
+			if cells += n; r == ' ' {
+				space, before = i+1, cells
 			}
 		}
+		put(line[from:])
 	}
 	return out
-}
-
-// ascii reports whether a line has nothing but letters of one cell.
-func ascii(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
 }
 
 // content draws what is asked: the whole action of a permission request, or the question.

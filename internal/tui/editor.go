@@ -101,9 +101,12 @@ func (e *editor) key(k tea.KeyPressMsg) bool {
 	return true
 }
 
+// widens is a character that makes the one before it wide, on some terminals. It is not shown where lines must not be too long.
+const widens = "\ufe0f"
+
 // draw returns the text as at most h lines of at most w cells, those around the cursor, and where in them the cursor is.
 func (e *editor) draw(w, h int) (lines []string, x, y int) {
-	w = max(2, w)
+	w = max(3, w)
 	var b strings.Builder
 	width, row := 0, 0
 	broken := func() {
@@ -114,17 +117,14 @@ func (e *editor) draw(w, h int) (lines []string, x, y int) {
 	for i, r := range e.text {
 		cell := string(r)
 		switch {
-		case r == '\n':
+		case r == '\n', cell == widens:
 			cell = ""
 		case r == '\t':
-			cell = "    "
+			cell = strings.Repeat(" ", min(4, w-1))
 		case !unicode.IsGraphic(r):
 			cell = "·"
 		}
 		n := ansi.StringWidth(cell)
-		if r == 0xfe0f { // it makes what is before it wide
-			n = 1
-		}
 		if width+n >= w {
 			broken()
 		}
