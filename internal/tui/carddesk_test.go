@@ -40,9 +40,15 @@ type cardDesk struct {
 	runs    []*superstep.Run
 	waiting []Waiting
 	refuse  error // of Start
+	broken  error // of Engine
 }
 
-func (d *cardDesk) Engine(context.Context) (*superstep.Engine, error) { return d.engine, nil }
+func (d *cardDesk) Engine(context.Context) (*superstep.Engine, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.engine, d.broken
+}
+
 func (d *cardDesk) Start(_ context.Context, s *Start) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -232,29 +238,6 @@ func (d *cardDesk) asks(text string) {
 		return d.card != nil && strings.Contains(strings.Join(d.card.content(200), "\n"), text)
 	})
 	d.pass(500 * time.Millisecond)
-}
-
-// ended waits for the end of the last run, and returns its output.
-func (d *cardDesk) ended(want string) {
-	d.t.Helper()
-	r := d.runs[len(d.runs)-1]
-	done := make(chan string, 1)
-	go func() {
-		out, err := r.Wait(context.Background())
-		done <- fmt.Sprint(out.Status, " ", string(out.Output), " ", err)
-	}()
-	got := ""
-	d.until("the end of the run", func() bool {
-		select {
-		case got = <-done:
-			return true
-		default:
-			return false
-		}
-	})
-	if got != want {
-		d.t.Errorf("the run ended as %q, want %q\n%s", got, want, d.picture(100, 30))
-	}
 }
 
 // answers returns the answers in the log of a run, and who gave them.

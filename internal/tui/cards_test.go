@@ -377,19 +377,21 @@ func TestCardErrors(t *testing.T) {
 	id := d.begin("ask", true)
 	d.asks("Which?")
 	d.until("the pause", func() bool { return d.run.ended })
-	d.refuse = errors.New("no process can be started")
-	whole := d.engine
-	broken, cancel := context.WithCancel(t.Context())
-	cancel()
-	d.with(func() { d.ctx = broken }) // the store cannot be reached
+	breaks := func(err error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.refuse, d.broken = errors.New("no process can be started"), err
+		d.with(func() { d.Terminal.engine = nil })
+	}
+	breaks(errors.New("the store is away"))
 	d.press("tab")
 	d.write("this")
 	d.press("enter")
 	d.until("the error", func() bool { return d.failed && d.card != nil })
-	if p := d.picture(100, 30); !strings.Contains(p, "context canceled") || !strings.Contains(p, "> this") {
+	if p := d.picture(100, 30); !strings.Contains(p, "the store is away") || !strings.Contains(p, "> this") {
 		t.Errorf("the text is lost, or the reason:\n%s", p)
 	}
-	d.with(func() { d.ctx, d.Terminal.engine = t.Context(), whole })
+	breaks(nil)
 	d.pass(time.Second)
 	d.press("tab", "enter")
 	d.until("why it does not go on", func() bool { return strings.Contains(d.notice, "no process can be started") })
