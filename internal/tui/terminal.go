@@ -545,7 +545,7 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 			t.pop()
 		}
 		return nil
-	case t.keys.is(k, "back") && t.escapes():
+	case t.keys.is(k, "back") && t.card == nil && t.escapes():
 		return t.stopAgent(t.view.chosen())
 	}
 	switch t.focus {
