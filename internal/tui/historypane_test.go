@@ -43,7 +43,9 @@ func (b *engineBackend) Command(context.Context, ...string) (string, error) { re
 func (b *engineBackend) Start(ctx context.Context, s *Start) (id string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.starts = append(b.starts, *s)
+	if b.starts = append(b.starts, *s); b.engine == nil {
+		return "", errors.New("nothing starts here")
+	}
 	if err, b.fails = b.fails, nil; err != nil {
 		return "", err
 	}
