@@ -116,10 +116,12 @@ func TestConvention07Blackhole(t *testing.T) {
 	for range 3 {
 		start := time.Now()
 		term := openCommand(t, c.dir, 100, 30, c.env, binary)
-		term.until("superstep ")
+		term.until("message, /command")
 		first = min(first, time.Since(start))
+		term.until("No model yet.")
+		term.typed("\x04") // Ctrl-D
 		if code := term.exit(); code != 0 {
-			t.Errorf("the greeting: exit code %d\n%s", code, term.screen())
+			t.Errorf("the start page: exit code %d\n%s", code, term.screen())
 		}
 	}
 	t.Logf("--version %s beside %s of an empty program, first frame %s", version, nothing, first)

@@ -21,7 +21,6 @@ func TestEightyColumns(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "  superstep run hello \"the name\"   Greet somebody\n"},
 		{[]string{"--help"}, "waiting for a\nperson, 4 no model, 5 a limit was reached"},
 		{[]string{"runs", "answer", "--help"}, "  superstep runs answer @last once\n      the only question\n"},
 		{[]string{"run", "--help"}, "\n                             "},

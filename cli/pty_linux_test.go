@@ -480,10 +480,6 @@ func TestTerminalPlain(t *testing.T) {
 	if code := c.exit(); code != 0 || !strings.Contains(c.screen(), "\x1b[J") || regexp.MustCompile(`\x1b\[[0-9;]*m`).MatchString(c.screen()) {
 		t.Errorf("NO_COLOR has the view without colors: exit code %d\n%q", code, c.screen())
 	}
-	c = open(t, 80, 24, nil)
-	if code := c.exit(); code != 0 || !strings.Contains(c.screen(), "superstep run hello") {
-		t.Errorf("the greeting: exit code %d\n%s", code, c.screen())
-	}
 }
 
 // screenOf is what a terminal of that many columns shows after all that was written to it, as far as the view uses it. It has

@@ -25,9 +25,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/signals"
-	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
-	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -96,13 +94,6 @@ type terminalBackend struct {
 	opening sync.Mutex
 	engine  *superstep.Engine // nil until it is open
 
-	folds map[string]*folded // by run, for the inbox
-}
-
-// folded is a run that may wait for the user.
-type folded struct {
-	run   transcript.Run
-	since map[*transcript.Question]time.Time // when it was asked
 }
 
 // Engine implements tui.Backend. The engine has the workflows, to read the states of runs and to fork them. It creates the store: the first run is started by
@@ -240,76 +231,9 @@ func (b *terminalBackend) chosenModels(ctx context.Context) (*host.ModelList, er
 	return m.ListModels(ctx)
 }
 
-// mostWaiting bounds the runs whose logs the inbox reads.
-const mostWaiting = 200
-
-// Inbox implements tui.Backend. It folds the runs that run or are paused, each record once.
-func (b *terminalBackend) Inbox(ctx context.Context) ([]tui.Waiting, error) {
-	e, err := b.Engine(ctx)
-	if err != nil {
-		return nil, err
-	}
-	infos, err := e.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Running, runlog.Paused}, Limit: mostWaiting})
-	if err != nil {
-		return nil, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	folds := map[string]*folded{}
-	var out []tui.Waiting
-	for _, i := range infos {
-		f := b.folds[i.ID]
-		if f == nil {
-			f = &folded{since: map[*transcript.Question]time.Time{}}
-			f.run.Window = 1 << 16
-		}
-		folds[i.ID] = f
-		if i.Head <= f.run.Seq {
-			out = append(out, f.waiting(&i)...)
-			continue
-		}
-		for rec, err := range e.Follow(ctx, i.ID, f.run.Seq+1) {
-			if err != nil {
-				break // an error hides no other run
-			}
-			f.run.Apply(rec)
-			if n := len(f.run.Questions); rec.Kind == runlog.KindAsked && n > 0 {
-				f.since[f.run.Questions[n-1]] = rec.Time
-			}
-			if f.run.Seq >= i.Head {
-				break
-			}
-		}
-		out = append(out, f.waiting(&i)...)
-	}
-	b.folds = folds
-	slices.SortStableFunc(out, func(a, b tui.Waiting) int { return a.Since.Compare(b.Since) })
-	return out, nil
-}
-
-// waiting returns what a run wants of the user: the answers to its questions, or a larger budget.
-func (f *folded) waiting(i *runlog.Info) []tui.Waiting {
-	var out []tui.Waiting
-	r := &f.run
-	base := tui.Waiting{Run: i.ID, Workflow: i.Workflow, Title: i.Title}
-	for _, q := range r.Open() {
-		if q.Asked.Kind == runlog.QuestionMessage {
-			continue
-		}
-		w := base
-		w.Path, w.Key, w.Kind, w.Agent, w.Since = q.Path, q.Key, q.Asked.Kind, q.Agent, f.since[q]
-		w.Label, w.Text = tui.Asker(r, q), transcript.Line(q.Question)
-		if q.Call != nil {
-			w.Text = transcript.Line(q.Call.Tool + " " + strings.TrimPrefix(q.Call.Subject, q.Call.Tool+" "))
-		}
-		out = append(out, w)
-	}
-	if i.Status == runlog.Paused && r.Short != nil {
-		w := base
-		w.Text, w.Since = transcript.Line(r.Short.Error()), i.Updated
-		out = append(out, w)
-	}
-	return out
+// Inbox implements tui.Backend.
+func (b *terminalBackend) Inbox(ctx context.Context) ([]host.InboxItem, error) {
+	return b.host().Inbox(ctx)
 }
 
 // Command implements tui.Backend by this program.

@@ -26,7 +26,7 @@ type InboxItem struct {
 	More     int                 `json:"more,omitempty"` // further questions of the run, which are not in the inbox; in its last item alone
 }
 
-// Inbox returns the open questions of all runs of the store, the newest last. It reads no logs, so the oldest five questions of a run are in it at most.
+// Inbox returns the open questions of all runs of the store, and the runs that wait for a larger budget, which have no Key; the newest last. It reads no logs, so the oldest five questions of a run are in it at most.
 // Messages of conversations are no questions, and runs of older versions are left out until they are resumed.
 func (h *Host) Inbox(ctx context.Context) ([]InboxItem, error) {
 	store, err := h.Store(ctx, true)
@@ -55,6 +55,10 @@ func inbox(ctx context.Context, store runlog.Store) (items []InboxItem, err erro
 				item.More = sum.Open - len(sum.Questions)
 			}
 			items = append(items, item)
+		}
+		if sum.Waits == summary.Budget && info.Status == runlog.Paused {
+			items = append(items, InboxItem{Run: info.ID, Title: transcript.Line(info.Title), Workflow: info.Workflow, Status: info.Status,
+				Text: "its budget is used up", Asked: info.Updated})
 		}
 	}
 	slices.SortStableFunc(items, func(a, b InboxItem) int { return a.Asked.Compare(b.Asked) })

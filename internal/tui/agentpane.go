@@ -121,18 +121,6 @@ func called(t *transcript.Task) string {
 	return t.Label()
 }
 
-// Asker names who asks a question of a run: the task that it is in, or the agent in whose call it came up.
-func Asker(r *transcript.Run, q *transcript.Question) string {
-	t := r.Task(q.Path)
-	for t != nil && len(t.Agents) == 0 && t.Parent != nil && (q.Agent != "" || len(t.Parent.Agents) > 0) {
-		t = t.Parent
-	}
-	if t == nil {
-		return transcript.Line(q.Path)
-	}
-	return called(t)
-}
-
 // beside returns the tasks beside a task, and it, as declared.
 func (p *agentPane) beside(task *transcript.Task) []*transcript.Task {
 	r := &p.view.f.run

@@ -16,6 +16,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
@@ -38,7 +39,7 @@ type cardDesk struct {
 	mu      sync.Mutex
 	resumed []string // runs that the terminal has resumed
 	runs    []*superstep.Run
-	waiting []Waiting
+	waiting []host.InboxItem
 	refuse  error // of Start
 	broken  error // of Engine
 }
@@ -63,7 +64,7 @@ func (d *cardDesk) Start(_ context.Context, s *Start) (string, error) {
 	return s.Run, err
 }
 func (d *cardDesk) Catalog(context.Context) (*Catalog, error) { return &Catalog{Folder: "/proj"}, nil }
-func (d *cardDesk) Inbox(context.Context) ([]Waiting, error) {
+func (d *cardDesk) Inbox(context.Context) ([]host.InboxItem, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.waiting), nil

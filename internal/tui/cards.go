@@ -13,6 +13,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/journal"
@@ -185,7 +186,7 @@ func (t *Terminal) forget() {
 }
 
 // showCard puts a question of any run on the screen, without leaving the run that is shown.
-func (t *Terminal) showCard(w *Waiting) tea.Cmd {
+func (t *Terminal) showCard(w *host.InboxItem) tea.Cmd {
 	f := t.runs[w.Run]
 	if f == nil {
 		if t.visits == nil {
@@ -239,7 +240,7 @@ func (t *Terminal) nextAfter(c *cardView) string {
 	}
 	for i := range t.inbox {
 		if w := &t.inbox[i]; w.Run != c.f.id && w.Kind != runlog.QuestionMessage {
-			return w.Run + " " + transcript.Line(w.Label) + ": " + transcript.Line(w.Text)
+			return w.Run + " " + transcript.Line(w.Task) + ": " + transcript.Line(w.Text)
 		}
 	}
 	return ""
@@ -319,7 +320,7 @@ func (t *Terminal) answered(c *cardView, err error) {
 		t.fail(err)
 		return
 	}
-	t.inbox = slices.DeleteFunc(t.inbox, func(w Waiting) bool { return w.Run == id && w.Path == c.q.Asked.Path && w.Key == c.q.Asked.Key })
+	t.inbox = slices.DeleteFunc(t.inbox, func(w host.InboxItem) bool { return w.Run == id && w.Path == c.q.Asked.Path && w.Key == c.q.Asked.Key })
 	if f := t.runs[id]; f != nil && f.ended { // nobody else tells of the answer
 		t.resume(f)
 	}
@@ -512,7 +513,7 @@ func (t *Terminal) ring() tea.Cmd {
 		if !t.greeted { // those of earlier are told by their number
 			t.rang[key] = true
 		} else if w.Kind != runlog.QuestionMessage && (t.cards[key] == nil || !t.cards[key].sent) {
-			note(key, w.Run+" "+transcript.Line(w.Label)+": "+transcript.Line(w.Text))
+			note(key, w.Run+" "+transcript.Line(w.Task)+": "+transcript.Line(w.Text))
 		}
 	}
 	t.greeted = t.greeted || t.inbox != nil || t.frame > 50

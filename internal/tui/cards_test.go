@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
@@ -409,9 +410,9 @@ func TestCardOfAnotherRun(t *testing.T) {
 	d := newCardDesk(t, map[string]cardNode{"one": asksOnce(runlog.Question{Text: "The first run?"}), "two": asksOnce(runlog.Question{Text: "The second run?", Options: []string{"eu", "us"}})})
 	first, second := d.begin("one", true), d.begin("two", false)
 	d.asks("The first run?")
-	w := Waiting{Run: second, Path: "two", Key: "q", Text: "The second run?", Label: "two"}
+	w := host.InboxItem{Run: second, Path: "two", Key: "q", Text: "The second run?", Task: "two"}
 	d.with(func() {
-		d.inbox = []Waiting{w}
+		d.inbox = []host.InboxItem{w}
 		d.push(newInboxPane(d.Terminal))
 	})
 	if p := d.picture(100, 30); !strings.Contains(p, "next: "+second+" two: The second run?") {
@@ -563,11 +564,11 @@ func TestCardRings(t *testing.T) {
 		t.Errorf("it rings %q", got)
 	}
 	d.raw.Reset()
-	old, news := Waiting{Run: "0001", Path: "a", Key: "q", Label: "a", Text: "Old?"}, Waiting{Run: "0002", Path: "b", Key: "q", Label: "b", Text: "New?"}
-	d.with(func() { d.inbox = []Waiting{old} })
+	old, news := host.InboxItem{Run: "0001", Path: "a", Key: "q", Task: "a", Text: "Old?"}, host.InboxItem{Run: "0002", Path: "b", Key: "q", Task: "b", Text: "New?"}
+	d.with(func() { d.inbox = []host.InboxItem{old} })
 	d.pass(time.Second)
 	d.with(func() {
-		d.inbox = []Waiting{old, news, {Run: "0003", Path: "c", Key: "q", Kind: runlog.QuestionMessage}}
+		d.inbox = []host.InboxItem{old, news, {Run: "0003", Path: "c", Key: "q", Kind: runlog.QuestionMessage}}
 	})
 	d.pass(time.Second)
 	d.drain(50 * time.Millisecond)

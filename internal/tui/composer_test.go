@@ -47,8 +47,8 @@ func (d *desk) Start(_ context.Context, s *Start) (string, error) {
 	d.starts = append(d.starts, *s)
 	return fmt.Sprintf("run%d", len(d.starts)), nil
 }
-func (d *desk) Catalog(context.Context) (*Catalog, error) { return d.catalog, nil }
-func (d *desk) Inbox(context.Context) ([]Waiting, error)  { return nil, nil }
+func (d *desk) Catalog(context.Context) (*Catalog, error)       { return d.catalog, nil }
+func (d *desk) Inbox(context.Context) ([]host.InboxItem, error) { return nil, nil }
 func (d *desk) Command(_ context.Context, args ...string) (string, error) {
 	d.commands = append(d.commands, args)
 	if d.prints == nil {
@@ -81,7 +81,7 @@ func newDesk(t *testing.T) *desk {
 	w := brief()
 	flow := item("brief", w.Description)
 	flow.Inputs = w.List()
-	d := &desk{t: t, engine: e, dir: t.TempDir(), catalog: &Catalog{
+	d := &desk{t: t, engine: e, dir: t.TempDir(), catalog: &Catalog{Model: "words",
 		Workflows: []host.Item{flow, item("doctor", "another")}, Agents: []host.Item{item("explorer", "looks around"), item("brief", "an agent")},
 		Skills: []host.Item{item("web", "finds pages")},
 		Find:   func(string) *workflow.Workflow { return brief() },

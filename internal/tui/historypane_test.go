@@ -21,6 +21,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/transcript/recorded"
 	"github.com/superstep-dev/superstep/runlog"
@@ -37,12 +38,14 @@ type engineBackend struct {
 
 func (b *engineBackend) Engine(context.Context) (*superstep.Engine, error)  { return b.engine, nil }
 func (b *engineBackend) Catalog(context.Context) (*Catalog, error)          { return &Catalog{}, nil }
-func (b *engineBackend) Inbox(context.Context) ([]Waiting, error)           { return nil, nil }
+func (b *engineBackend) Inbox(context.Context) ([]host.InboxItem, error)    { return nil, nil }
 func (b *engineBackend) Command(context.Context, ...string) (string, error) { return "", nil }
 func (b *engineBackend) Start(ctx context.Context, s *Start) (id string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.starts = append(b.starts, *s)
+	if b.starts = append(b.starts, *s); b.engine == nil {
+		return "", errors.New("nothing starts here")
+	}
 	if err, b.fails = b.fails, nil; err != nil {
 		return "", err
 	}

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
@@ -32,11 +32,12 @@ func (p *inboxPane) hints() string {
 	return "↑↓ · Enter answer here · o open the run · Esc back"
 }
 
-func (w *Waiting) identity() string { return w.Run + "\x00" + w.Path + "\x00" + w.Key }
+// itemKey identifies an item of the inbox.
+func itemKey(w *host.InboxItem) string { return w.Run + "\x00" + w.Path + "\x00" + w.Key }
 
-// asks tells who wants what.
-func (w *Waiting) asks() string {
-	who := transcript.Line(w.Label)
+// itemAsks tells who wants what.
+func itemAsks(w *host.InboxItem) string {
+	who := transcript.Line(w.Task)
 	if w.Agent != "" && !strings.HasPrefix(who, w.Agent) {
 		who = strings.TrimSpace(who + " (" + transcript.Line(w.Agent) + ")")
 	}
@@ -55,8 +56,8 @@ func (w *Waiting) asks() string {
 }
 
 // line draws a row of the inbox in two lines.
-func (t *Terminal) waitingLines(q *Waiting, selected bool, w int) []string {
-	wait := "waits " + inwords.Brief(max(0, t.opt.Now().Sub(q.Since)))
+func (t *Terminal) waitingLines(q *host.InboxItem, selected bool, w int) []string {
+	wait := "waits " + inwords.Brief(max(0, t.opt.Now().Sub(q.Asked)))
 	name := transcript.Line(q.Workflow)
 	if title := transcript.Line(q.Title); title != "" {
 		name += "  " + t.pal.Dim(title)
@@ -64,7 +65,7 @@ func (t *Terminal) waitingLines(q *Waiting, selected bool, w int) []string {
 	left := t.mark(selected) + t.pal.Yellow("?") + " " + q.Run + "  "
 	return []string{
 		apart(left+cut(name, max(8, w-ansi.StringWidth(left)-ansi.StringWidth(wait)-3)), wait, w),
-		"    " + t.pal.Yellow(cut(q.asks(), max(8, w-6))),
+		"    " + t.pal.Yellow(cut(itemAsks(q), max(8, w-6))),
 	}
 }
 
@@ -101,12 +102,12 @@ func (p *inboxPane) draw(w, h int) []string {
 
 // settle finds the selected question in the list.
 func (p *inboxPane) settle() {
-	if i := slices.IndexFunc(p.t.inbox, func(q Waiting) bool { return q.identity() == p.sel }); i >= 0 {
+	if i := slices.IndexFunc(p.t.inbox, func(q host.InboxItem) bool { return itemKey(&q) == p.sel }); i >= 0 {
 		p.cur.at = i
 	}
 	p.cur.at = max(0, min(p.cur.at, len(p.t.inbox)-1))
 	if len(p.t.inbox) > 0 {
-		p.sel = p.t.inbox[p.cur.at].identity()
+		p.sel = itemKey(&p.t.inbox[p.cur.at])
 	}
 }
 
@@ -116,7 +117,7 @@ func (p *inboxPane) key(k tea.KeyPressMsg) tea.Cmd {
 	switch {
 	case p.cur.moves(t, k, len(t.inbox)):
 		if len(t.inbox) > 0 {
-			p.sel = t.inbox[p.cur.at].identity()
+			p.sel = itemKey(&t.inbox[p.cur.at])
 		}
 	case t.keys.is(k, "quit"):
 		t.pop()
@@ -135,7 +136,7 @@ func (p *inboxPane) key(k tea.KeyPressMsg) tea.Cmd {
 }
 
 // answerHere shows the card of a question of any run.
-func (t *Terminal) answerHere(q *Waiting) tea.Cmd {
+func (t *Terminal) answerHere(q *host.InboxItem) tea.Cmd {
 	if q.Key == "" { // a budget, which its run can tell more about
 		t.open(q.Run)
 		return nil
@@ -181,26 +182,17 @@ const recentRuns = 30
 // lookRuns reads the newest runs and the inbox.
 func (t *Terminal) lookRuns() tea.Cmd {
 	t.looking, t.stale = true, false
-	known := maps.Clone(t.facts)
 	return func() tea.Msg {
 		var recent []runlog.Info
 		e, err := t.reader(t.ctx)
 		if err == nil {
 			recent, err = e.Runs(t.ctx, &runlog.Filter{Limit: recentRuns})
 		}
-		facts := map[string]runFacts{}
-		for i := range recent {
-			r := &recent[i]
-			if was, ok := known[r.ID]; !ok && r.Status == runlog.Running || ok && (was.head != r.Head || was.status != r.Status) {
-				facts[r.ID] = readFacts(t.ctx, e, r)
-			}
-		}
 		inbox, ierr := t.backend.Inbox(t.ctx)
 		return doneMsg{func() {
 			t.looking, t.looked = false, t.opt.Now()
 			if err == nil {
 				t.recent = recent
-				maps.Copy(t.facts, facts)
 			}
 			if ierr == nil {
 				t.inbox = inbox

@@ -94,7 +94,7 @@ func newKeymap(own map[string]string) (*keymap, error) {
 		b := &m.list[i]
 		names = append(names, b.action)
 		if keys, ok := own[b.action]; ok {
-			if b.keys = strings.Fields(strings.ToLower(keys)); len(b.keys) == 0 {
+			if b.keys = keyNames(keys); len(b.keys) == 0 {
 				return nil, fmt.Errorf("keys.%s: want one or several keys, such as %q", b.action, "ctrl+g f2")
 			}
 		}
@@ -110,6 +110,17 @@ func newKeymap(own map[string]string) (*keymap, error) {
 		}
 	}
 	return m, nil
+}
+
+// keyNames splits the names of keys, which are in lower case but for single letters: R is Shift and r.
+func keyNames(keys string) []string {
+	out := strings.Fields(keys)
+	for i, k := range out {
+		if len([]rune(k)) > 1 {
+			out[i] = strings.ToLower(k)
+		}
+	}
+	return out
 }
 
 // KeyActions returns the actions whose keys can be changed.

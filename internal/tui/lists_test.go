@@ -50,7 +50,7 @@ func (h *harbour) Engine(context.Context) (*superstep.Engine, error) { return h.
 func (h *harbour) Catalog(context.Context) (*Catalog, error)         { c := h.folder; return &c, nil }
 
 // Inbox asks the logs of all runs.
-func (h *harbour) Inbox(ctx context.Context) (out []Waiting, err error) {
+func (h *harbour) Inbox(ctx context.Context) (out []host.InboxItem, err error) {
 	infos, err := h.engine.Runs(ctx, nil)
 	for _, i := range slices.Backward(infos) {
 		var asked []runlog.Question
@@ -72,7 +72,7 @@ func (h *harbour) Inbox(ctx context.Context) (out []Waiting, err error) {
 		}
 		for n, q := range asked {
 			if i.Status == runlog.Paused || i.Status == runlog.Running {
-				out = append(out, Waiting{Run: i.ID, Title: i.Title, Workflow: i.Workflow, Path: q.Path, Label: q.Path, Key: q.Key, Kind: q.Kind, Text: q.Text, Since: times[n]})
+				out = append(out, host.InboxItem{Run: i.ID, Title: i.Title, Workflow: i.Workflow, Path: q.Path, Task: q.Path, Key: q.Key, Kind: q.Kind, Text: q.Text, Asked: times[n]})
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +13,9 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -41,10 +42,6 @@ type runsPane struct {
 	stamp   string // of what lines were made of
 	marks   []string
 	confirm twice
-
-	wanted  []runlog.Info // seen, without facts
-	folding bool
-	folds   int
 }
 
 // A runLine is a line of the list: a heading, or a run.
@@ -53,12 +50,9 @@ type runLine struct {
 	info    *runlog.Info
 }
 
-// runFacts are what the log of a run tells in a list.
+// runFacts are what the summary of a run tells in a list.
 type runFacts struct {
-	head    uint64 // the log had so many records
-	status  runlog.Status
-	k, n    int // of the steps of its graph
-	step    string
+	k, n    int              // of the steps of its graph
 	wait    *transcript.Wait // why it makes no progress, nil for none
 	message bool             // it only waits for the next message of a conversation
 	failed  string           // the first task that failed
@@ -67,8 +61,7 @@ type runFacts struct {
 }
 
 const (
-	firstRuns   = 200  // are read at first
-	mostFold    = 4000 // records of a run that are read for a list
+	firstRuns   = 200 // are read at first
 	refreshRuns = 2 * time.Second
 )
 
@@ -140,75 +133,32 @@ func (p *runsPane) load() tea.Cmd {
 	}
 }
 
-// tick reads the list again, and the facts of the runs that are seen.
+// tick reads the list again.
 func (p *runsPane) tick(now time.Time) tea.Cmd {
-	var cmds []tea.Cmd
 	if !p.reading && now.Sub(p.read) >= refreshRuns {
-		cmds = append(cmds, p.load())
+		return p.load()
 	}
-	if len(p.wanted) > 0 && !p.folding {
-		cmds = append(cmds, p.fold())
-	}
-	return tea.Batch(cmds...)
+	return nil
 }
 
-// fold reads the facts of runs that are seen.
-func (p *runsPane) fold() tea.Cmd {
-	p.folding = true
-	t, wanted := p.t, p.wanted
-	p.wanted = nil
-	return func() tea.Msg {
-		facts := map[string]runFacts{}
-		if e, err := t.reader(t.ctx); err == nil {
-			for i := range wanted {
-				facts[wanted[i].ID] = readFacts(t.ctx, e, &wanted[i])
-			}
-		}
-		return doneMsg{func() {
-			p.folding = false
-			p.folds++
-			maps.Copy(t.facts, facts)
-		}}
-	}
-}
-
-// readFacts folds the log of a run, unless it is long. What cannot be read is left out.
-func readFacts(ctx context.Context, e *superstep.Engine, info *runlog.Info) runFacts {
-	f := runFacts{head: info.Head, status: info.Status}
-	if info.Head == 0 || info.Head > mostFold {
+// factsOf reads the summary of a run; what it lacks is left out.
+func factsOf(info *runlog.Info) (f runFacts) {
+	s := summary.Of(info)
+	if s == nil {
 		return f
 	}
-	var r transcript.Run
-	r.Window = 1 << 16
-	for rec, err := range e.Follow(ctx, info.ID, 1) {
-		if err != nil {
-			return f
-		}
-		if r.Apply(rec); rec.Seq >= info.Head {
-			break
-		}
+	f.k, f.n, f.failed, f.tokens = s.Done, s.Of, transcript.Line(s.Failed), int(s.Tokens)
+	if f.message = s.Waits == summary.Message; !f.message && s.Waits != "" {
+		f.wait = &transcript.Wait{What: s.Waits, Until: s.Until}
 	}
-	r.End(info.Status)
-	f.k, f.n = progress(&r)
-	for _, s := range slices.Backward(r.Steps) {
-		if len(s.Tasks) > 0 {
-			f.step = names(&r, s)
-			break
-		}
+	if s.Tokens > 0 {
+		f.cost = (&transcript.Cost{Micros: s.Cost, More: s.More}).String()
 	}
-	if f.message = r.AwaitsMessage(); !f.message {
-		f.wait = r.Wait()
-	}
-	if len(r.Failed) > 0 {
-		f.failed = r.Failed[0]
-	}
-	f.tokens = r.Usage.In + r.Usage.Out
-	f.cost, _, _ = strings.Cut(costOf(&r), " / ")
 	return f
 }
 
 // waitingOf returns the question of a run that waits for the user, nil for none.
-func (t *Terminal) waitingOf(id string) *Waiting {
+func (t *Terminal) waitingOf(id string) *host.InboxItem {
 	for i := range t.inbox {
 		if t.inbox[i].Run == id {
 			return &t.inbox[i]
@@ -219,8 +169,7 @@ func (t *Terminal) waitingOf(id string) *Waiting {
 
 // yourTurn reports whether a run is a conversation that waits for the next message, which is nothing that must be answered.
 func (t *Terminal) yourTurn(i *runlog.Info) bool {
-	f, ok := t.facts[i.ID]
-	return ok && f.message && f.head == i.Head && (i.Status == runlog.Running || i.Status == runlog.Paused)
+	return factsOf(i).message && (i.Status == runlog.Running || i.Status == runlog.Paused)
 }
 
 // runWord returns how a run is, as a sign and a word.
@@ -253,7 +202,7 @@ func (t *Terminal) runWord(i *runlog.Info) (sign, word string) {
 // arrange makes the lines of the list, if something that they are made of has changed.
 func (p *runsPane) arrange() {
 	t := p.t
-	stamp := fmt.Sprint(p.folds, p.read.UnixNano(), t.looked.UnixNano(), len(t.inbox), p.filter, t.opt.Now().YearDay())
+	stamp := fmt.Sprint(p.read.UnixNano(), t.looked.UnixNano(), len(t.inbox), p.filter, t.opt.Now().YearDay())
 	if stamp == p.stamp {
 		return
 	}
@@ -294,13 +243,13 @@ func (p *runsPane) has(i *runlog.Info, words []string) bool {
 	if len(words) == 0 {
 		return true
 	}
-	f := p.t.facts[i.ID]
+	f := factsOf(i)
 	w := p.t.waitingOf(i.ID)
-	key := fmt.Sprint(i.ID, i.Status, i.Head, f.head, f.status, w != nil)
+	key := fmt.Sprint(i.ID, i.Status, i.Head, w != nil)
 	hay, ok := p.hay[key]
 	if !ok {
 		now := p.t.opt.Now()
-		parts := []string{i.ID, strings.ReplaceAll(string(i.Status), "_", " "), i.Workflow, i.Title, i.Created.Local().Format(time.DateOnly), f.step, f.failed, f.cost}
+		parts := []string{i.ID, strings.ReplaceAll(string(i.Status), "_", " "), i.Workflow, i.Title, i.Created.Local().Format(time.DateOnly), f.failed, f.cost}
 		if p.t.yourTurn(i) {
 			parts = append(parts, "your turn")
 		}
@@ -315,7 +264,7 @@ func (p *runsPane) has(i *runlog.Info, words []string) bool {
 			parts = append(parts, "yesterday")
 		}
 		if w != nil {
-			parts = append(parts, "needs you", w.asks())
+			parts = append(parts, "needs you", itemAsks(w))
 		}
 		hay = strings.ToLower(strings.Join(parts, "\n"))
 		p.hay[key] = hay
@@ -401,15 +350,11 @@ func (p *runsPane) draw(w, h int) []string {
 		first = 0 // its heading, too
 	}
 	from, to := p.cur.window(len(p.lines), h, first, at)
-	p.wanted = p.wanted[:0:0]
 	for i := from; i < to; i++ {
 		l := p.lines[i]
 		if l.info == nil {
 			out = append(out, t.pal.Bold(cut(" "+l.heading, w)))
 			continue
-		}
-		if f, ok := t.facts[l.info.ID]; !ok || f.head != l.info.Head || f.status != l.info.Status {
-			p.wanted = append(p.wanted, *l.info)
 		}
 		mark := t.mark(i == at)
 		if slices.Contains(p.marks, l.info.ID) {
@@ -417,13 +362,14 @@ func (p *runsPane) draw(w, h int) []string {
 		} else {
 			mark += " "
 		}
-		out = append(out, mark+t.runRow(l.info, t.facts[l.info.ID], w-2))
+		out = append(out, mark+t.runRow(l.info, w-2))
 	}
 	return out
 }
 
 // runRow draws a run as a line of w cells.
-func (t *Terminal) runRow(i *runlog.Info, f runFacts, w int) string {
+func (t *Terminal) runRow(i *runlog.Info, w int) string {
+	f := factsOf(i)
 	sign, word := t.runWord(i)
 	age := "-"
 	if i.Created.Unix() > 0 { // else it is damaged
@@ -450,8 +396,6 @@ func (t *Terminal) runRow(i *runlog.Info, f runFacts, w int) string {
 		what = t.pal.Yellow(waitsFor(f.wait, t.opt.Now()))
 	case f.failed != "":
 		what = t.pal.Red("✗ " + f.failed)
-	case f.n > 1 && i.Status == runlog.Running:
-		what = fmt.Sprintf("step %d/%d %s", f.k, f.n, f.step)
 	case f.n > 1 && !i.Status.Ended():
 		what = fmt.Sprintf("step %d/%d", f.k, f.n)
 	}

@@ -107,7 +107,7 @@ func (p *startPane) build(w int) {
 				heading(name)
 			}
 			if n <= most {
-				row(func() tea.Cmd { t.open(i.ID); return nil }, t.runRow(&i, t.facts[i.ID], w-1))
+				row(func() tea.Cmd { t.open(i.ID); return nil }, t.runRow(&i, w-1))
 			}
 		}
 		if n > most {

@@ -33,7 +33,7 @@ type Backend interface {
 	// Catalog returns what can be started and named here.
 	Catalog(ctx context.Context) (*Catalog, error)
 	// Inbox returns the open questions of all runs of the store, the oldest first.
-	Inbox(ctx context.Context) ([]Waiting, error)
+	Inbox(ctx context.Context) ([]host.InboxItem, error)
 	// Command carries out a command line of this program, without its name, and returns what it prints.
 	Command(ctx context.Context, args ...string) (output string, err error)
 }
@@ -64,16 +64,6 @@ type Catalog struct {
 	Find func(name string) *workflow.Workflow
 	// Files lists the files of the folder that a message may name, as paths relative to it. It may take a while.
 	Files func(ctx context.Context) ([]string, error)
-}
-
-// A Waiting is an open question of some run of the store.
-type Waiting struct {
-	Run, Title, Workflow string
-	Path, Label, Agent   string // of the task
-	Key                  string
-	Kind                 runlog.QuestionKind
-	Text                 string // on one line
-	Since                time.Time
 }
 
 // TerminalOptions are the settings of a Terminal.
@@ -130,12 +120,11 @@ type Terminal struct {
 	panes   []pane     // that cover it, the last on top
 	card    *cardView  // nil if nothing is asked
 	compose *composer
-	inbox   []Waiting
-	recent  []runlog.Info       // the newest runs of the store
-	facts   map[string]runFacts // of runs that were listed, by ID
-	looked  time.Time           // when those were read
-	looking bool                // they are being read
-	stale   bool                // something was asked or answered since
+	inbox   []host.InboxItem
+	recent  []runlog.Info // the newest runs of the store
+	looked  time.Time     // when those were read
+	looking bool          // they are being read
+	stale   bool          // something was asked or answered since
 	home    *startPane
 	sure    twice // about what cannot be taken back
 	presses int   // of keys so far
@@ -203,7 +192,7 @@ func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt 
 
 func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptions) (*Terminal, error) {
 	t := &Terminal{ctx: ctx, backend: b, opt: *opt, pal: pal, send: func(tea.Msg) {}, width: 80, height: 24, runs: map[string]*following{},
-		rang: map[string]bool{}, facts: map[string]runFacts{}}
+		rang: map[string]bool{}}
 	if t.opt.Now == nil {
 		t.opt.Now = time.Now
 	}

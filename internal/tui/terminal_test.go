@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/transcript/recorded"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -27,8 +28,8 @@ func (nowhere) Engine(context.Context) (*superstep.Engine, error) {
 func (nowhere) Start(context.Context, *Start) (string, error) {
 	return "", errors.New("nothing starts")
 }
-func (nowhere) Catalog(context.Context) (*Catalog, error) { return &Catalog{Folder: "/proj"}, nil }
-func (nowhere) Inbox(context.Context) ([]Waiting, error)  { return nil, nil }
+func (nowhere) Catalog(context.Context) (*Catalog, error)       { return &Catalog{Folder: "/proj"}, nil }
+func (nowhere) Inbox(context.Context) ([]host.InboxItem, error) { return nil, nil }
 func (nowhere) Command(context.Context, ...string) (string, error) {
 	return "", errors.New("no command")
 }

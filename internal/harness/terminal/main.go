@@ -52,6 +52,7 @@ func main() {
 	theirs := flag.String("opencode", "", "an opencode to measure beside it; none if empty")
 	rounds := flag.Int("rounds", 5, "of each")
 	rate := flag.Int("rate", 200, "words a second")
+	silent := flag.Bool("silent", false, "type nothing while the model streams")
 	open := flag.String("open", "", "arguments of superstep in place of a conversation, separated by blanks")
 	flag.Parse()
 	s, err := speak(12**rate, *rate)
@@ -91,7 +92,7 @@ func main() {
 			if err := os.MkdirAll(filepath.Join(x.dir, "project"), 0o700); err != nil {
 				log.Fatal(err)
 			}
-			m, err := x.measure()
+			m, err := x.measure(*silent)
 			if err != nil {
 				log.Fatalf("%s, round %d: %v", x.name, i+1, err)
 			}
@@ -158,7 +159,7 @@ func (s *screen) len() int {
 	return len(s.all)
 }
 
-func (x *subject) measure() (*measured, error) {
+func (x *subject) measure(silent bool) (*measured, error) {
 	cmd := exec.Command(x.args[0], x.args[1:]...)
 	cmd.Dir = filepath.Join(x.dir, "project")
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "TERM=xterm-256color", "LANG=C.UTF-8", "HOME=" + x.dir}, x.env...)
@@ -215,7 +216,12 @@ func (x *subject) measure() (*measured, error) {
 	time.Sleep(time.Second)
 	before, start := usage(cmd.Process.Pid), time.Now()
 	apart := others(x.args[0], cmd.Process.Pid)
-	for r := range 100 { // each letter is typed once, so that it is new when it is seen
+	letters := 100
+	if silent {
+		letters = 0
+		time.Sleep(5 * time.Second)
+	}
+	for r := range letters { // each letter is typed once, so that it is new when it is seen
 		letter := string(rune('А' + r%64))
 		if r >= 64 {
 			letter = string(rune('Ա' + r - 64))
