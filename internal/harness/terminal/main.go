@@ -312,6 +312,19 @@ func stat(file string) (pid, parent int, u used, ok bool) {
 		return 0, 0, used{}, false
 	}
 	number := func(i int) int64 { n, _ := strconv.ParseInt(f[i], 10, 64); return n }
-	const tick = 10 * time.Millisecond
-	return pid, int(number(1)), used{time.Duration(number(11)+number(12)) * tick, number(21) * int64(os.Getpagesize())}, true
+	return pid, int(number(1)), used{onCPU(filepath.Dir(file)), number(21) * int64(os.Getpagesize())}, true
+}
+
+// onCPU is how long the threads of a process have run, in nanoseconds: what stat says counts whole ticks, which is too much for a program that wakes
+// with the clock.
+func onCPU(process string) (sum time.Duration) {
+	files, _ := filepath.Glob(filepath.Join(process, "task", "[0-9]*", "schedstat"))
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil {
+			first, _, _ := strings.Cut(string(b), " ")
+			n, _ := strconv.ParseInt(first, 10, 64)
+			sum += time.Duration(n)
+		}
+	}
+	return sum
 }
