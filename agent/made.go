@@ -28,8 +28,9 @@ type agentStarted struct {
 	Single   bool                   `json:"single,omitempty"`
 	Window   int                    `json:"window,omitempty"` // of the model, in tokens
 	Unpriced bool                   `json:"unpriced,omitempty"`
-	IDs      string                 `json:"ids,omitempty"`    // what the IDs of its messages begin with
-	Priced   bool                   `json:"priced,omitempty"` // the model tells its price
+	IDs      string                 `json:"ids,omitempty"`      // what the IDs of its messages begin with
+	Priced   bool                   `json:"priced,omitempty"`   // the model tells its price
+	External bool                   `json:"external,omitempty"` // it works outside of this process
 }
 
 // effectAction stands for the effect of an action, which is work of the run.
@@ -42,7 +43,7 @@ func (r *run) made() *agentStarted {
 	}
 	out := &agentStarted{Agent: r.Name, Model: r.Model.Name(), Prompt: r.work.Prompt, Before: len(r.work.Messages)}
 	_, priced := price(r.Model)
-	out.Priced = priced
+	out.Priced, out.External = priced, r.external()
 	out.System, out.Turns, out.Single, out.Window = r.Prompt, r.turns, r.Limits.Single, r.window
 	out.Unpriced = !priced && r.scope.CountsMoney()
 	if out.IDs = r.scope.Run() + "/" + r.scope.Path(); r.scope == nil {
