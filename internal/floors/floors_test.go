@@ -33,7 +33,7 @@ var floors = []struct {
 		"internal/carry", "internal/external", "internal/catalog/skill", "internal/catalog/trust", "internal/mail", "internal/unlisted",
 	}},
 	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "internal/pregel", "internal/pregel/pregeltest", "internal/transcript", "internal/transcript/recorded", "internal/events", "internal/events/eventstest", "internal/live", "internal/rundir", "vertex"}},
-	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "internal/definition", "agent/team", "agent/acp", "agent/acp/acptest"}},
+	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "internal/definition", "agent/team", "agent/acp", "internal/acptest"}},
 	{"3", []string{"workflow", "internal/recipe", "internal/compile"}},
 	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/research"}},
 	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
