@@ -428,7 +428,7 @@ func (o *outside) interrupted(ctx context.Context, out *external.Stepped) error 
 	case out.Fresh:
 		o.prompt = o.first(true) + "\n\nAn earlier attempt at this was interrupted, and its conversation is lost. See what is done already before you continue."
 	default:
-		o.prompt = strings.Join(append([]string{"You were interrupted. Continue where you stopped, and do not repeat what is done."}, lost...), "\n")
+		o.prompt = strings.Join(append([]string{external.Continue}, lost...), "\n")
 	}
 	return nil
 }

@@ -182,11 +182,8 @@ func (r *runner) Step(ctx context.Context, st *external.Step) (*external.Stepped
 			return out, nil
 		}
 		if st.Again {
-			if out := s.look(st); out != nil {
-				return out, nil
-			}
-			if s.knows(st.Mark) {
-				text = "You were interrupted. Continue where you stopped, and do not repeat what is done."
+			if _, has := s.after(st.Mark); has {
+				text = external.Continue
 			}
 		}
 	}

@@ -280,6 +280,10 @@ var scripts = map[string]*acptest.Script{
 	"dies": {Prompt: func(a *acptest.Agent, text string) string {
 		if a.Logged("died") == 0 {
 			a.Say("half")
+			if a.Logged("in a call") == 0 {
+				a.Log("died")
+				a.Die()
+			}
 			a.Begin("c1", "make", "execute", map[string]any{"command": "make"})
 			a.Log("died")
 			a.Die()

@@ -359,7 +359,7 @@ func (s *session) collect(st *external.Step, out *external.Stepped) (asks, done 
 		case e.kind == eventEnd:
 			if e.err != nil {
 				later, s.events = nil, nil
-				return false, true, s.ended(out, e.err)
+				return false, true, s.ended(st, out, e.err)
 			}
 			if s.unresolved(st, out); len(later) > 0 { // said after calls that nobody has ended
 				return false, true, nil
@@ -380,10 +380,21 @@ func (s *session) collect(st *external.Step, out *external.Stepped) (asks, done 
 	return false, len(out.Results) > 0 || len(out.Started) > 0, nil
 }
 
-// ended returns the error of a step whose turn has failed. An agent that crashed after it did something is started again and continues.
-func (s *session) ended(out *external.Stepped, err error) error {
+// ended returns the error of a step whose turn has failed. An agent that crashed between two calls is started again and continues. If it crashed in a
+// call, a user decides whether it may.
+func (s *session) ended(st *external.Step, out *external.Stepped, err error) error {
 	if s.p.alive() || s.quiet {
 		return err
+	}
+	ids := slices.Clone(st.Open)
+	for _, c := range out.Started {
+		ids = append(ids, c.ID)
+	}
+	for _, id := range ids {
+		asks := slices.ContainsFunc(s.asks, func(p *permission) bool { return p.call == id })
+		if c := s.calls[id]; !asks && c != nil && !c.ended {
+			return fmt.Errorf("%w; what became of its call %q is not known: resume the run to let it continue", err, c.title)
+		}
 	}
 	out.Lost, out.Asks = true, nil
 	out.Notes = append(out.Notes, err.Error()+"; it is started again and continues its session")
@@ -432,55 +443,47 @@ func stopCode(reason string) model.StopCode {
 	return model.StopEnd
 }
 
-// look returns what a loaded session holds after a prompt, as the outcome of a step, or nil if that is not all.
+// look returns what a loaded session holds after a prompt, as the outcome of a step that was interrupted, or nil if that is not known: the session does
+// not have the prompt, or a call had not ended. Nothing tells whether the turn had ended: a text may be half of what the agent had to say, so the agent
+// is prompted once more.
 func (s *session) look(st *external.Step) *external.Stepped {
-	rest := s.after(st.Mark)
-	for i, e := range slices.Backward(rest) {
-		if e.kind == eventCall && len(st.Known) > 0 && e.call.id == st.Known[len(st.Known)-1] {
-			rest = rest[i:]
-			break
-		}
-	}
-	out := &external.Stepped{Stop: model.StopEnd}
-	out.Message.Role = model.Assistant
-	last := eventUser
-	for _, e := range rest {
-		switch e.kind {
-		case eventText, eventThought:
-			if say(out, e, nil); strings.TrimSpace(e.text) == "" {
-				continue
-			}
-		case eventCall:
-			if !slices.Contains(st.Known, e.call.id) {
-				out.Started = append(out.Started, e.call.external(s.p))
-			}
-			if !e.call.ended {
-				last = eventCall
-				continue
-			}
-			out.Results = append(out.Results, e.call.result(s.p.dir))
-		case eventNote, eventPlan, eventCost, eventEnd, eventUser, eventAsk, eventResult:
-			continue
-		}
-		last = e.kind
-	}
-	if len(st.Open) > 0 {
-		for _, id := range st.Open {
-			if !slices.ContainsFunc(out.Results, func(r external.Result) bool { return r.Call == id }) {
-				return nil
-			}
-		}
-		return &external.Stepped{Results: out.Results, Stop: model.StopEnd, Lost: true}
-	}
-	if last != eventText || slices.ContainsFunc(out.Started, func(c external.Call) bool { return !s.calls[c.ID].ended }) {
+	rest, found := s.after(st.Mark)
+	if !found {
 		return nil
 	}
-	out.Done = true
+	if n := len(st.Known); n > 0 {
+		i := slices.IndexFunc(rest, func(e event) bool { return e.kind == eventCall && e.call.id == st.Known[n-1] })
+		if i < 0 {
+			return nil
+		}
+		rest = rest[i+1:]
+	}
+	for _, id := range st.Open {
+		if c := s.calls[id]; c == nil || !c.ended {
+			return nil
+		}
+	}
+	out := &external.Stepped{Stop: model.StopEnd, Lost: true}
+	out.Message.Role = model.Assistant
+	for _, id := range st.Open {
+		out.Results = append(out.Results, s.calls[id].result(s.p.dir))
+	}
+	for _, e := range rest {
+		switch {
+		case e.kind == eventText || e.kind == eventThought:
+			say(out, e, nil)
+		case e.kind == eventCall && !e.call.ended:
+			return nil
+		case e.kind == eventCall:
+			out.Started = append(out.Started, e.call.external(s.p))
+			out.Results = append(out.Results, e.call.result(s.p.dir))
+		}
+	}
 	return out
 }
 
 // after returns what came after the prompt with a mark in a loaded session.
-func (s *session) after(mark string) []event {
+func (s *session) after(mark string) (rest []event, found bool) {
 	at, said := -1, ""
 	for i, e := range s.past {
 		if e.kind != eventUser {
@@ -492,14 +495,9 @@ func (s *session) after(mark string) []event {
 		}
 	}
 	if at < 0 {
-		return nil
+		return nil, false
 	}
-	return s.past[at+1:]
-}
-
-// knows reports whether a loaded session holds the prompt with a mark.
-func (s *session) knows(mark string) bool {
-	return mark != "" && slices.ContainsFunc(s.past, func(e event) bool { return e.kind == eventUser && strings.Contains(e.text, mark) })
+	return s.past[at+1:], true
 }
 
 var errNoLoad = errors.New("it cannot load sessions")

@@ -47,6 +47,11 @@ func Main(scripts map[string]*Script) {
 	}
 	a := &Agent{script: s, state: os.Getenv(stateVariable), out: bufio.NewWriter(os.Stdout), answers: map[string]chan json.RawMessage{}, sessions: map[string]*conversation{}}
 	a.Log("start " + fmt.Sprint(os.Getpid()))
+	a.left = -1
+	if b, err := os.ReadFile(a.dieFile()); err == nil {
+		_, _ = fmt.Sscan(string(b), &a.left)
+		_ = os.Remove(a.dieFile())
+	}
 	a.serve()
 	if s.Stubborn {
 		signal.Ignore(syscall.SIGTERM)
@@ -77,6 +82,7 @@ type Agent struct {
 	answers  map[string]chan json.RawMessage
 	sessions map[string]*conversation
 	session  string // of the last prompt
+	left     int    // messages until it dies, negative for none
 }
 
 type conversation struct {
@@ -119,6 +125,13 @@ func (a *Agent) Logged(line string) int {
 	return n
 }
 
+// DieAt lets the next agent with a state be killed in place of its nth message, from 0.
+func DieAt(state string, n int) error {
+	return os.WriteFile((&Agent{state: state}).dieFile(), []byte(fmt.Sprint(n)), 0o600)
+}
+
+func (a *Agent) dieFile() string { return filepath.Join(a.state, "die") }
+
 // Die kills the agent.
 func (a *Agent) Die() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -129,6 +142,10 @@ func (a *Agent) Die() {
 func (a *Agent) Raw(line string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.left == 0 {
+		a.Die()
+	}
+	a.left--
 	_, _ = a.out.WriteString(line + "\n")
 	_ = a.out.Flush()
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
+// Continue is the prompt for an agent that was interrupted.
+const Continue = "You were interrupted. Continue where you stopped, and do not repeat what is done. If all is done, give your final answer again."
+
 // An Agent stands for an agent of another program. It is used as the Model of an agent.Agent, which then hands each prompt to it, instead of asking a
 // model and calling tools itself. It calls its own tools and asks for permission where it wants to.
 type Agent interface {
