@@ -346,7 +346,7 @@ func (o *outside) take(ctx context.Context, turn int, key string, out *external.
 	for _, c := range out.Started {
 		call := &outsideCall{Call: c, key: callKey(o.prefix, turn, len(calls))}
 		calls, o.open, o.known = append(calls, call), append(o.open, call), append(o.known, c.ID)
-		if o.out.Calls++; !slices.Contains(out.Asks, c.ID) {
+		if o.out.Calls++; !slices.ContainsFunc(out.Asks, func(a external.Call) bool { return a.ID == c.ID }) {
 			o.scope.Begun(o.effect(call))
 		}
 	}
@@ -434,16 +434,18 @@ func (o *outside) interrupted(ctx context.Context, out *external.Stepped) error 
 }
 
 // permitAll decides on permission requests. It asks all questions before it waits for an answer.
-func (o *outside) permitAll(ctx context.Context, asks []string) error {
+func (o *outside) permitAll(ctx context.Context, asks []external.Call) error {
 	var waits []error
 	o.decided = nil
-	for _, id := range asks {
+	for _, ask := range asks {
+		id := ask.ID
 		i := slices.IndexFunc(o.open, func(c *outsideCall) bool { return c.ID == id })
 		if i < 0 {
 			o.answers = append(o.answers, external.Answer{Call: id})
 			continue
 		}
 		c := o.open[i]
+		c.Call = ask // it may have begun as another
 		hash, err := journal.Hash([]any{c.Name, c.Args})
 		if err != nil {
 			return err

@@ -456,6 +456,11 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: %w", d.Name, err)
 	}
+	if isExternal(m.Name()) {
+		if m, err = p.h.external(m.Name(), p.dir); err != nil {
+			return nil, fmt.Errorf("agent %s: %w", d.Name, err)
+		}
+	}
 	a := &agent.Agent{
 		Name: d.Name, Model: m, Headless: p.headless, Clock: &agent.Clock{Now: time.Now, After: time.After}, Remember: p.remember,
 		Limits: agent.Limits{Turns: cmp.Or(d.MaxTurns, defaultTurns), Single: d.Kind == definition.Simple},
@@ -463,8 +468,12 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 	if !p.h.Sealed() {
 		a.Spill = p.spill
 	}
-	if a.Gate, err = s.gate(d); err != nil {
+	if a.Gate, err = s.gate(d, isExternal(m.Name())); err != nil {
 		return nil, err
+	}
+	if isExternal(m.Name()) { // it has its own tools
+		a.Prompt = strings.TrimSpace(d.Prompt)
+		return a, nil
 	}
 	if d.Kind != definition.Simple {
 		if a.Tools, err = s.toolsOf(d); err != nil {

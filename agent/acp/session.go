@@ -67,6 +67,7 @@ type event struct {
 // permission is a permission request.
 type permission struct {
 	call  string
+	asked external.Call
 	told  bool // the loop knows it
 	allow string
 	deny  string
@@ -235,6 +236,7 @@ func (p *process) permission(ctx context.Context, params json.RawMessage) (any, 
 		return cancelled, nil
 	}
 	s.seen(in.ToolCall, true)
+	ask.asked = s.calls[named.ID].external(p)
 	s.asks = append(s.asks, ask)
 	s.add(event{kind: eventAsk, call: s.calls[named.ID]})
 	s.mu.Unlock()
@@ -279,7 +281,7 @@ func (s *session) step(ctx context.Context, st *external.Step, opt *Options) (*e
 			out.Lost, out.Done, out.Asks = true, false, nil
 			return out, nil
 		case <-quiet.C:
-			out.Asks = s.pending(out)
+			out.Asks = s.pending()
 			return out, nil
 		case <-s.wake:
 		case <-watch.C:
@@ -304,18 +306,18 @@ func (s *session) step(ctx context.Context, st *external.Step, opt *Options) (*e
 // asksTogether is how long other permission requests are waited for after one.
 const asksTogether = 50 * time.Millisecond
 
-// pending returns the calls that wait for permission and that the loop does not know of, and adds those to the started ones that are not.
-func (s *session) pending(out *external.Stepped) []string {
+// pending returns the calls that wait for permission and that the loop has not been told of.
+func (s *session) pending() []external.Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var ids []string
+	var asks []external.Call
 	for _, p := range s.asks {
-		if !p.told && p.call != "" {
+		if !p.told {
 			p.told = true
-			ids = append(ids, p.call)
+			asks = append(asks, p.asked)
 		}
 	}
-	return ids
+	return asks
 }
 
 // collect takes events until the step is complete. Asks reports that only permission requests are left.

@@ -177,7 +177,7 @@ func (s *session) seen(raw json.RawMessage, asked bool) {
 		}
 	}
 	over := c.status == "completed" || c.status == "failed"
-	if !c.shown && (asked || over || c.status == "in_progress" || len(c.input) > 0) {
+	if !c.shown && (asked || over || c.status == "in_progress") { // what is pending may be half of it
 		c.shown = true
 		s.add(event{kind: eventCall, call: c})
 	}

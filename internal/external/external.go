@@ -60,7 +60,7 @@ type Stepped struct {
 	Fresh   bool     `json:"fresh,omitempty"`   // the session knows nothing of what was before
 	Started []Call   `json:"started,omitempty"`
 	Results []Result `json:"results,omitempty"`
-	Asks    []string `json:"asks,omitempty"`  // the IDs of calls that wait for permission
+	Asks    []Call   `json:"asks,omitempty"`  // those that wait for permission, as permission is requested
 	Money   int64    `json:"money,omitempty"` // as in runlog.Amount; an estimate
 	Notes   []string `json:"notes,omitempty"` // for users
 	Done    bool     `json:"done,omitempty"`  // the agent's turn has ended
