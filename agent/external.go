@@ -402,6 +402,9 @@ func (o *outside) close(ctx context.Context, id string, res tool.Result, took in
 // interrupted ends the calls without a result, and sets the prompt with which an interrupted agent continues.
 func (o *outside) interrupted(ctx context.Context, out *external.Stepped) error {
 	var lost []string
+	if o.refused != "" {
+		lost = append(lost, "The user denied this, so go on without it: "+o.refused)
+	}
 	for _, c := range slices.Clone(o.open) {
 		hash, err := journal.Hash([]any{c.Name, c.Args})
 		if err != nil {

@@ -220,7 +220,11 @@ func (r *runner) begin(ctx context.Context, p *process, st *external.Step) (*ext
 	if err := s.force(ctx, &made); err != nil {
 		return nil, err
 	}
-	return &external.Stepped{Session: made.ID, Fresh: true, Stop: model.StopEnd}, nil
+	note := fmt.Sprintf("%s works with your rights, outside of the sandbox", r.cmd.Name)
+	if r.cmd.Asks {
+		note += "; it asks before it changes files or runs commands"
+	}
+	return &external.Stepped{Session: made.ID, Fresh: true, Stop: model.StopEnd, Notes: []string{note}}, nil
 }
 
 // opened is the answer to the requests that open sessions.

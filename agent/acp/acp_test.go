@@ -38,7 +38,8 @@ type stage struct {
 	pool   *acp.Pool
 	opt    acp.Options
 	mode   string
-	head   bool // nobody can be asked
+	cmd    *acp.Command // nil for the script
+	head   bool         // nobody can be asked
 	engine *superstep.Engine
 }
 
@@ -84,6 +85,9 @@ func (s *stage) begin(t *testing.T) *superstep.Engine {
 	t.Helper()
 	s.pool = acp.NewPool(&s.opt)
 	cmd := acp.Command{Name: "scripted", Argv: []string{os.Args[0]}, Env: acptest.Env(s.script, s.state), Mode: s.mode, Login: "scripted login"}
+	if s.cmd != nil {
+		cmd = *s.cmd
+	}
 	a := &agent.Agent{Name: "worker", Model: s.pool.Model(cmd, s.dir), Headless: s.head}
 	g := graph.New("test", reduce.Replace[string])
 	g.AddNode(node.Agent("work", a, func(s string) (string, error) { return s, nil }, func(_ string, o *agent.Outcome) (string, error) { return o.Text, nil }))
@@ -300,7 +304,7 @@ func TestSteps(t *testing.T) {
 		t.Fatalf("got %+v", out)
 	}
 	r := s.fold(t, run.ID())
-	want := []string{"reasoning I look first.", "text I will look.", "tool todo :", "tool read_file a.txt: what is in it", "text Done."}
+	want := []string{"note scripted works with your rights, outside of the sandbox", "reasoning I look first.", "text I will look.", "tool todo :", "tool read_file a.txt: what is in it", "text Done."}
 	got := parts(r)
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)

@@ -65,6 +65,18 @@ func unified(path, before, after string) string {
 	return out.String()
 }
 
+// changed returns the lines between those at the beginning and the end that two texts have in common.
+func changed(before, after string) (old, now string) {
+	a, b := strings.SplitAfter(before, "\n"), strings.SplitAfter(after, "\n")
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return strings.Join(a, ""), strings.Join(b, "")
+}
+
 func lines(text string) []string {
 	if text == "" {
 		return nil

@@ -239,9 +239,12 @@ func (c *call) external(p *process) external.Call {
 		if dir := text("workdir", "cwd", "directory"); dir != "" && relative(p.dir, dir) != "." {
 			out.Name, out.Args = c.own(p), c.input // a rule about a command is about one in this folder
 		}
-	case c.kind == "edit" && one != "" && text("oldString", "old_string") != "":
-		edit := map[string]string{"old_string": text("oldString", "old_string"), "new_string": text("newString", "new_string")}
-		out.Name, out.Args = "edit_file", encode(map[string]any{"path": one, "edits": []any{edit}})
+	case c.kind == "edit" && one != "" && (text("oldString", "old_string") != "" || len(diffs) == 1 && diffs[0].Old != nil):
+		old, now := text("oldString", "old_string"), text("newString", "new_string")
+		if len(diffs) == 1 && diffs[0].Old != nil {
+			old, now = changed(*diffs[0].Old, diffs[0].New)
+		}
+		out.Name, out.Args = "edit_file", encode(map[string]any{"path": one, "edits": []any{map[string]string{"old_string": old, "new_string": now}}})
 	case c.kind == "edit" && one != "" && len(diffs) == 1:
 		out.Name, out.Args = "write_file", encode(map[string]string{"path": one, "content": diffs[0].New})
 	case c.kind == "edit" && one != "" && text("content") != "":

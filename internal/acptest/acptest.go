@@ -36,6 +36,12 @@ type Script struct {
 
 // Main runs the agent that the environment names, and returns only in a process that is none. TestMain calls it first.
 func Main(scripts map[string]*Script) {
+	if file := os.Getenv(recordVariable); file != "" {
+		exit(record(file))
+	}
+	if file := os.Getenv(replayVariable); file != "" {
+		exit(replay(file))
+	}
 	name := os.Getenv(scriptVariable)
 	if name == "" {
 		return
