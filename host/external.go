@@ -148,7 +148,7 @@ func (h *Host) external(name, dir string) (model.Model, error) {
 		for i, o := range all {
 			names[i] = o.Name
 		}
-		return nil, mistake(fmt.Sprintf("there is no external agent %q%s; give its command in %s", short, suggest.Hint(short, names),
+		return nil, mistake(fmt.Sprintf("there is no external agent %q%s (its command would be in %s)", short, suggest.Hint(short, names),
 			filepath.Join(h.ConfigDir(), agentsFile)))
 	}
 	o := &all[i]
@@ -176,6 +176,15 @@ func loopback(address string) bool {
 	}
 	ip := net.ParseIP(u.Hostname())
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// ownModel is Model for work that needs a model that is asked turn by turn, and no agent.
+func (h *Host) ownModel(name string) (model.Model, error) {
+	m, err := h.Model(name)
+	if err == nil && isExternal(m.Name()) {
+		return nil, NoModel(m.Name() + " is an agent and no model, and this workflow has agents of its own")
+	}
+	return m, err
 }
 
 // isExternal reports whether a model is an external agent, by its name.

@@ -590,3 +590,70 @@ func TestStubborn(t *testing.T) {
 		t.Errorf("it took %s", time.Since(began))
 	}
 }
+
+// A conversation continues in the session that it began in. Outside of a run, too.
+func TestConversation(t *testing.T) {
+	s := open(t, "usage")
+	s.pool = acp.NewPool(&s.opt)
+	cmd := acp.Command{Name: "scripted", Argv: []string{os.Args[0]}, Env: acptest.Env(s.script, s.state)}
+	a := &agent.Agent{Name: "worker", Prompt: "Be brief.", Model: s.pool.Model(cmd, s.dir)}
+	out, err := a.Run(t.Context(), nil, &agent.Work{Prompt: "go"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := a.Run(t.Context(), nil, &agent.Work{Messages: out.Messages, Prompt: "again"})
+	if err != nil || again.Text != "ok" || len(again.Messages) != 4 {
+		t.Fatal(again, err)
+	}
+	if got := s.logged("prompt"); !slices.Equal(got, []string{"prompt <instructions>", "prompt again"}) || len(s.logged("session/new")) != 1 {
+		t.Errorf("prompts %q", got)
+	}
+	s.pool.Close()
+	s.pool = acp.NewPool(&s.opt)
+	a.Model = s.pool.Model(cmd, s.dir)
+	if again, err = a.Run(t.Context(), nil, &agent.Work{Messages: again.Messages, Prompt: "once more"}); err != nil || len(s.logged("session/load")) != 1 {
+		t.Fatal(again, err)
+	}
+}
+
+// What a user says while the agent works is its next prompt.
+func TestSteer(t *testing.T) {
+	s := open(t, "silent")
+	e := s.begin(t)
+	run, err := e.Start(t.Context(), "test", json.RawMessage(`{"prompt":"go"}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return len(s.logged("prompt")) == 1 })
+	if err := e.Steer(t.Context(), run.ID(), "", "and this"); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, run)
+	if got := s.logged("prompt"); !slices.Equal(got, []string{"prompt go", "prompt and this"}) {
+		t.Errorf("prompts %q", got)
+	}
+	s.replayed(t, run.ID())
+}
+
+// A budget that is used up pauses the run before the next turn, and a larger one lets it continue.
+func TestBudget(t *testing.T) {
+	s := open(t, "plain")
+	run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"go"}`), &superstep.StartOptions{Budget: &runlog.Budget{Turns: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := wait(t, run); out.Status != runlog.Paused || out.Short == nil {
+		t.Fatalf("got %+v", out)
+	}
+	again, err := s.engine.Resume(t.Context(), run.ID(), &superstep.ResumeOptions{Budget: &runlog.Budget{Turns: 9}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := wait(t, again); string(out.Output) != `"Done."` {
+		t.Errorf("got %+v", out)
+	}
+	if got := s.logged("prompt"); len(got) != 2 || !strings.HasPrefix(got[1], "prompt You were interrupted") { // the first turn was cancelled
+		t.Errorf("prompts %q", got)
+	}
+	s.replayed(t, run.ID())
+}

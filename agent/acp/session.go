@@ -27,6 +27,7 @@ type session struct {
 	wake   chan struct{} // has room for one
 	busy   bool          // a prompt is under way
 	quiet  bool          // nothing has come since the prompt
+	left   bool          // the turn was cancelled
 	calls  map[string]*call
 	asks   []*permission // without an answer, in the order in which they came
 	cost   float64       // so far, as the agent reports it
@@ -118,7 +119,8 @@ func (s *session) live() bool {
 // prompt sends a prompt. What the session said before is forgotten.
 func (s *session) prompt(text, mark string) {
 	s.mu.Lock()
-	s.busy, s.quiet, s.events, s.asks, s.calls = true, true, nil, nil, map[string]*call{}
+	s.busy, s.quiet, s.left = true, true, false
+	s.events, s.asks, s.calls = nil, nil, map[string]*call{}
 	s.mu.Unlock()
 	blocks := []map[string]string{{"type": "text", "text": text}}
 	if mark != "" {
@@ -175,6 +177,7 @@ func (s *session) answer(answers []external.Answer) {
 func (s *session) cancel() {
 	s.mu.Lock()
 	busy := s.busy
+	s.left = s.left || busy
 	for _, p := range s.asks {
 		p.reply <- ""
 	}
@@ -366,10 +369,11 @@ func (s *session) collect(st *external.Step, out *external.Stepped) (asks, done 
 			if s.unresolved(st, out); len(later) > 0 { // said after calls that nobody has ended
 				return false, true, nil
 			}
-			out.Usage, out.Done, out.Stop = e.usage, true, stopCode(e.stop)
+			// What was cancelled is known by what was sent: agents say end_turn then, too.
+			out.Usage, out.Done, out.Lost, out.Stop = e.usage, !s.left, s.left, stopCode(e.stop)
 		}
 		s.events = s.events[1:]
-		if out.Done {
+		if out.Done || out.Lost {
 			return false, true, nil
 		}
 	}
@@ -434,7 +438,7 @@ func say(out *external.Stepped, e event, live func(model.Part)) {
 	out.Message.Parts = append(parts, model.Part{Kind: kind, Text: e.text})
 }
 
-// stopCode returns why a turn ended. Its value does not decide whether something was denied or cancelled: agents say end_turn then, too.
+// stopCode returns why a turn ended. It does not tell whether something was denied or cancelled.
 func stopCode(reason string) model.StopCode {
 	switch reason {
 	case "max_tokens":
