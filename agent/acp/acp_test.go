@@ -276,6 +276,17 @@ var scripts = map[string]*acptest.Script{
 		a.Say("edited")
 		return "end_turn"
 	}},
+	// It uses a second turn of the model after a call.
+	"turns": {Prompt: func(a *acptest.Agent, text string) string {
+		if !strings.Contains(text, "interrupted") {
+			a.Begin("c1", "read", "read", map[string]any{"filePath": "a.txt"})
+			a.End("c1", "what is in it")
+			<-a.Cancelled()
+			return "cancelled"
+		}
+		a.Say("Done.")
+		return "end_turn"
+	}},
 	"version":    {Version: 2},
 	"signed out": {NewError: -32000},
 	"modes":      {Modes: []string{"auto", "default"}, Prompt: func(a *acptest.Agent, _ string) string { a.Say(a.Mode()); return "end_turn" }},
@@ -298,6 +309,7 @@ var scripts = map[string]*acptest.Script{
 }
 
 func TestSteps(t *testing.T) {
+	t.Parallel()
 	s := open(t, "plain")
 	run, out := s.start(t)
 	if out.Status != runlog.Completed || string(out.Output) != `"Done."` {
@@ -318,6 +330,7 @@ func TestSteps(t *testing.T) {
 
 // Trap 1, and trap 6: what hangs is cancelled, and a missing folder is told before anything starts.
 func TestHangs(t *testing.T) {
+	t.Parallel()
 	s := open(t, "hangs")
 	s.opt.Silence, s.opt.Limit = 50*time.Millisecond, 400*time.Millisecond
 	_, out := s.start(t)
@@ -335,6 +348,7 @@ func TestHangs(t *testing.T) {
 }
 
 func TestMissingFolder(t *testing.T) {
+	t.Parallel()
 	s := open(t, "plain")
 	s.dir += "/gone"
 	if _, out := s.start(t); out.Status != runlog.Failed || !strings.Contains(out.Err.Error(), "there is no folder "+s.dir) {
@@ -347,6 +361,7 @@ func TestMissingFolder(t *testing.T) {
 
 // Trap 2: cost is counted by how it changes, and only upwards; the tokens are what is reported.
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	s := open(t, "usage")
 	run, _ := s.start(t)
 	r := s.fold(t, run.ID())
@@ -358,6 +373,7 @@ func TestUsage(t *testing.T) {
 
 // Traps 3 and 8: both requests are questions at once, each with its call; a denial is known by what was answered, and nothing is allowed for ever.
 func TestAsks(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		answers []string
 		output  string
@@ -399,6 +415,7 @@ func TestAsks(t *testing.T) {
 
 // Where nobody can be asked, the calls are denied, and the run tells so.
 func TestHeadless(t *testing.T) {
+	t.Parallel()
 	s := open(t, "asks")
 	s.head = true
 	run, out := s.start(t)
@@ -413,6 +430,7 @@ func TestHeadless(t *testing.T) {
 
 // A process that ends while a question is open takes the turn with it. The next one is told what was allowed, and is not asked again.
 func TestAnswerAfterExit(t *testing.T) {
+	t.Parallel()
 	s := open(t, "asks")
 	run, out := s.start(t)
 	s.engine.Close()
@@ -438,6 +456,7 @@ func TestAnswerAfterExit(t *testing.T) {
 
 // Trap 3: what is cancelled is told by us. A run that is stopped and resumed continues in its session, and asks nothing twice.
 func TestStopAndResume(t *testing.T) {
+	t.Parallel()
 	s := open(t, "endless")
 	run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"go"}`), nil)
 	if err != nil {
@@ -476,6 +495,7 @@ func until(t *testing.T, is func() bool) {
 
 // Trap 4: silence is told while it lasts.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	s := open(t, "silent")
 	s.opt.Silence = 100 * time.Millisecond
 	e := s.begin(t)
@@ -497,6 +517,7 @@ func TestSilence(t *testing.T) {
 
 // Trap 5: files are not written for it.
 func TestWrites(t *testing.T) {
+	t.Parallel()
 	s := open(t, "writes")
 	_, out := s.start(t)
 	if !strings.Contains(string(out.Output), "-32601") {
@@ -509,6 +530,7 @@ func TestWrites(t *testing.T) {
 
 // Trap 7: what is unknown is noted, and not taken for something else; a line of 12 MiB does not end the connection.
 func TestUnknown(t *testing.T) {
+	t.Parallel()
 	s := open(t, "unknown")
 	run, out := s.start(t)
 	if string(out.Output) != `"fine"` {
@@ -523,6 +545,7 @@ func TestUnknown(t *testing.T) {
 
 // A change is shown before it is allowed.
 func TestDiff(t *testing.T) {
+	t.Parallel()
 	s := open(t, "diff")
 	run, out := s.start(t)
 	if len(out.Open) != 1 || out.Open[0].Call.Tool != "edit_file" || !strings.Contains(out.Open[0].Call.Diff, "+2") {
@@ -546,6 +569,7 @@ func TestDiff(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ script, mode, want string }{
 		{"version", "", "speaks version 2"},
 		{"signed out", "", "scripted is not signed in; sign in with: scripted login"},
@@ -566,6 +590,7 @@ func TestRefusals(t *testing.T) {
 
 // An agent that crashes is started again and continues.
 func TestAgentCrashes(t *testing.T) {
+	t.Parallel()
 	s := open(t, "dies")
 	run, out := s.start(t)
 	if string(out.Output) != `"whole"` {
@@ -579,6 +604,7 @@ func TestAgentCrashes(t *testing.T) {
 
 // A process that ignores everything is killed.
 func TestStubborn(t *testing.T) {
+	t.Parallel()
 	s := open(t, "stubborn")
 	_, out := s.start(t)
 	if string(out.Output) != `"ok"` {
@@ -593,6 +619,7 @@ func TestStubborn(t *testing.T) {
 
 // A conversation continues in the session that it began in. Outside of a run, too.
 func TestConversation(t *testing.T) {
+	t.Parallel()
 	s := open(t, "usage")
 	s.pool = acp.NewPool(&s.opt)
 	cmd := acp.Command{Name: "scripted", Argv: []string{os.Args[0]}, Env: acptest.Env(s.script, s.state)}
@@ -618,6 +645,7 @@ func TestConversation(t *testing.T) {
 
 // What a user says while the agent works is its next prompt.
 func TestSteer(t *testing.T) {
+	t.Parallel()
 	s := open(t, "silent")
 	e := s.begin(t)
 	run, err := e.Start(t.Context(), "test", json.RawMessage(`{"prompt":"go"}`), nil)
@@ -637,7 +665,8 @@ func TestSteer(t *testing.T) {
 
 // A budget that is used up pauses the run before the next turn, and a larger one lets it continue.
 func TestBudget(t *testing.T) {
-	s := open(t, "plain")
+	t.Parallel()
+	s := open(t, "turns")
 	run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"go"}`), &superstep.StartOptions{Budget: &runlog.Budget{Turns: 1}})
 	if err != nil {
 		t.Fatal(err)

@@ -78,6 +78,7 @@ func (s *stage) killed() {
 // Wherever Superstep is killed, the resumed run ends with the same result, and what the agent does happens once, unless a user was asked before it was
 // done again. A prompt whose outcome is recorded is not sent again.
 func TestKilledAtEveryAppend(t *testing.T) {
+	t.Parallel()
 	questions := map[string]int{}
 	for n := 1; ; n++ {
 		ended := false
@@ -131,6 +132,7 @@ func TestKilledAtEveryAppend(t *testing.T) {
 
 // Wherever the agent is killed, the run ends with the same result.
 func TestAgentKilledAtEveryMessage(t *testing.T) {
+	t.Parallel()
 	for n := 0; ; n++ {
 		s := open(t, "working")
 		if err := acptest.DieAt(s.state, n); err != nil {
@@ -159,6 +161,7 @@ func TestAgentKilledAtEveryMessage(t *testing.T) {
 
 // No process is left after many starts, cancelled turns and kills.
 func TestNoOrphans(t *testing.T) {
+	t.Parallel()
 	rounds := 12
 	if n, err := strconv.Atoi(os.Getenv("SUPERSTEP_ACP_ROUNDS")); err == nil {
 		rounds = n

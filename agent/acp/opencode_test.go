@@ -127,6 +127,7 @@ func (s *stage) play(t *testing.T, name string) {
 
 // What a real opencode sent is understood, without it.
 func TestRecordings(t *testing.T) {
+	t.Parallel()
 	for name := range plays {
 		file, err := filepath.Abs(filepath.Join("testdata", name+".txt"))
 		if err != nil {
@@ -145,6 +146,7 @@ func TestRecordings(t *testing.T) {
 //
 // With SUPERSTEP_ACP_RECORD=1 it writes the recordings of TestRecordings anew.
 func TestOpencode(t *testing.T) {
+	t.Parallel()
 	path := os.Getenv("SUPERSTEP_OPENCODE")
 	if path == "" {
 		t.Skip("SUPERSTEP_OPENCODE names no opencode")
