@@ -225,7 +225,7 @@ func (o *outside) turn(ctx context.Context) (ended bool, err error) {
 func (o *outside) finish(ctx context.Context) (ended bool, err error) {
 	at := len(o.out.Messages)
 	if o.Schema != nil {
-		if ended, err = o.fits(o.out.Text); err != nil {
+		if _, err = o.fits(o.out.Text); err != nil {
 			return false, err
 		}
 	}
@@ -279,6 +279,7 @@ func (o *outside) step(ctx context.Context, key, kind string) (*external.Stepped
 	_, s.Again = o.scope.Hint(key)
 	e := &journal.Effect{
 		Key: key, Kind: kind, Name: o.Model.Name(), Repeat: journal.RepeatNever, Hash: hash, Input: s,
+		Doubt: o.doubt(),
 		Told: func(text string) any {
 			return external.Stepped{Message: model.Message{Role: model.Assistant, Parts: []model.Part{{Kind: model.Text, Text: text}}}, Done: true}
 		},
@@ -307,6 +308,18 @@ func (o *outside) step(ctx context.Context, key, kind string) (*external.Stepped
 		err = context.Cause(ctx) // a cancelled step has an outcome, too
 	}
 	return out, err
+}
+
+// doubt returns the question to users about a step that a crash cut off.
+func (o *outside) doubt() string {
+	if len(o.open) == 0 {
+		return o.Model.Name() + " was interrupted, and its session does not tell what it did then. May it continue? It may do something again."
+	}
+	var calls []string
+	for _, c := range o.open {
+		calls = append(calls, "\n\n"+c.Name+" "+string(c.Args))
+	}
+	return o.Model.Name() + " was interrupted, and what became of this is not known. May it continue? It may do this again." + strings.Join(calls, "")
 }
 
 // with adds to a step what only this process needs.

@@ -49,6 +49,8 @@ type Effect struct {
 	// Recover looks for the outcome of an earlier attempt that a crash cut off, before a user is asked about it, and returns nil if it finds none. It is
 	// for effects with RepeatNever. If nil, the user is asked.
 	Recover func(ctx context.Context) (json.RawMessage, error)
+	// Doubt is the question that a user is asked about an unknown outcome. The default names the effect and its input.
+	Doubt string
 	// Took is for how long an effect took that happened before it is recorded. If 0, Do is measured.
 	Took time.Duration
 	// Do performs the effect. The key is stable across crashes and attempts and unique to the effect. The output is JSON.

@@ -48,7 +48,7 @@ func unified(path, before, after string) string {
 	for endA > from && endB > from && a[endA-1] == b[endB-1] {
 		endA, endB = endA-1, endB-1
 	}
-	if from == endA && from == endB {
+	if before == after {
 		return ""
 	}
 	begin, tail := max(0, from-around), min(around, len(a)-endA)

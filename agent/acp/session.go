@@ -430,12 +430,12 @@ func say(out *external.Stepped, e event, live func(model.Part)) {
 	if live != nil {
 		live(model.Part{Kind: kind, Text: e.text})
 	}
-	parts := out.Message.Parts
-	if n := len(parts); n > 0 && parts[n-1].Kind == kind {
-		parts[n-1].Text += e.text
+	m := &out.Message
+	if n := len(m.Parts); n > 0 && m.Parts[n-1].Kind == kind {
+		m.Parts[n-1].Text += e.text
 		return
 	}
-	out.Message.Parts = append(parts, model.Part{Kind: kind, Text: e.text})
+	m.Parts = append(m.Parts, model.Part{Kind: kind, Text: e.text})
 }
 
 // stopCode returns why a turn ended. It does not tell whether something was denied or cancelled.
