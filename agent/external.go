@@ -427,7 +427,7 @@ func (o *outside) interrupted(ctx context.Context, out *external.Stepped) error 
 		if out.Lost {
 			text = "interrupted: its outcome is not known"
 			i := slices.IndexFunc(o.decided, func(a external.Answer) bool { return a.Call == c.ID })
-			if i >= 0 {
+			if i >= 0 && out.Unheard {
 				o.granted[hash] = o.decided[i].Allow
 				text = "interrupted before it began"
 				lost = append(lost, "The user has allowed this call; make it again: "+oneLine(c.Name+" "+string(c.Args)))

@@ -162,7 +162,7 @@ func (r *runner) Step(ctx context.Context, st *external.Step) (*external.Stepped
 			s.answer(st.Answers)
 			return s.step(ctx, st, &r.pool.opt)
 		}
-		return &external.Stepped{Lost: true, Stop: model.StopEnd}, nil // its process has ended since, and its turn with it
+		return &external.Stepped{Lost: true, Unheard: !st.Again, Stop: model.StopEnd}, nil // its process has ended since, and its turn with it
 	}
 	text := st.Prompt
 	if s == nil || st.Again {

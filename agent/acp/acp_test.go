@@ -287,6 +287,22 @@ var scripts = map[string]*acptest.Script{
 		a.Say("Done.")
 		return "end_turn"
 	}},
+	"working": {Prompt: working},
+	"calls": {Prompt: func(a *acptest.Agent, text string) string {
+		switch {
+		case strings.Contains(text, "The outcome of this call is not known"):
+			a.Say("I look whether it is made.")
+			return "end_turn"
+		case strings.Contains(text, "interrupted"):
+			a.Say("I was told nothing of the call.")
+			return "end_turn"
+		}
+		a.Ask(map[string]any{"toolCallId": "c1", "title": "make", "kind": "execute", "rawInput": map[string]any{"command": "make"}})
+		a.Begin("c1", "make", "execute", map[string]any{"command": "make"})
+		a.Log("did")
+		<-a.Cancelled()
+		return "end_turn"
+	}},
 	"version":    {Version: 2},
 	"signed out": {NewError: -32000},
 	"modes":      {Modes: []string{"auto", "default"}, Prompt: func(a *acptest.Agent, _ string) string { a.Say(a.Mode()); return "end_turn" }},

@@ -33,8 +33,6 @@ func working(a *acptest.Agent, text string) string {
 	return "end_turn"
 }
 
-func init() { scripts["working"] = &acptest.Script{Prompt: working} }
-
 // finish answers every question, and resumes the run until it ends. It returns the kinds of the questions.
 func (s *stage) finish(t *testing.T, run *superstep.Run) (out superstep.Outcome, asked []string) {
 	t.Helper()
@@ -128,6 +126,52 @@ func TestKilledAtEveryAppend(t *testing.T) {
 		t.Error("no crash left an unknown outcome")
 	}
 	t.Log("questions", questions)
+}
+
+// A call that was allowed and cut off by a crash may have happened: the agent is told so, and is not told to make it again.
+func TestKilledInCall(t *testing.T) {
+	t.Parallel()
+	s := open(t, "calls")
+	store := runlogtest.NewMortal()
+	s.store = store
+	run, out := s.start(t)
+	s.allow(t, run, out, "once")
+	again, err := s.engine.Resume(t.Context(), run.ID(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return len(s.logged("did")) == 1 })
+	store.Die()
+	s.killed()
+	_ = wait(t, again)
+	s.engine.Close()
+	s.pool.Close()
+	store.Revive()
+	if again, err = s.begin(t).Resume(t.Context(), run.ID(), nil); err != nil {
+		t.Fatal(err)
+	}
+	out = wait(t, again)
+	if len(out.Open) != 1 || !strings.Contains(out.Open[0].Text, `what became of this is not known`) || !strings.Contains(out.Open[0].Text, "bash {\"command\":\"make\"") {
+		t.Fatalf("got %+v", out)
+	}
+	s.allow(t, run, out, runlog.UnknownAgain)
+	if again, err = s.engine.Resume(t.Context(), run.ID(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if out = wait(t, again); string(out.Output) != `"I look whether it is made."` {
+		t.Errorf("got %+v", out)
+	}
+	s.replayed(t, run.ID())
+}
+
+// allow answers the open questions.
+func (s *stage) allow(t *testing.T, run *superstep.Run, out superstep.Outcome, answer string) {
+	t.Helper()
+	for _, q := range out.Open {
+		if err := s.engine.Answer(t.Context(), run.ID(), q.Path, &runlog.Answer{Key: q.Key, Value: json.RawMessage(strconv.Quote(answer))}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Wherever the agent is killed, the run ends with the same result.

@@ -60,11 +60,12 @@ type Stepped struct {
 	Fresh   bool     `json:"fresh,omitempty"`   // the session knows nothing of what was before
 	Started []Call   `json:"started,omitempty"`
 	Results []Result `json:"results,omitempty"`
-	Asks    []Call   `json:"asks,omitempty"`  // those that wait for permission, as permission is requested
-	Money   int64    `json:"money,omitempty"` // as in runlog.Amount; an estimate
-	Notes   []string `json:"notes,omitempty"` // for users
-	Done    bool     `json:"done,omitempty"`  // the agent's turn has ended
-	Lost    bool     `json:"lost,omitempty"`  // the turn was interrupted, and the agent waits for a prompt
+	Asks    []Call   `json:"asks,omitempty"`    // those that wait for permission, as permission is requested
+	Money   int64    `json:"money,omitempty"`   // as in runlog.Amount; an estimate
+	Notes   []string `json:"notes,omitempty"`   // for users
+	Done    bool     `json:"done,omitempty"`    // the agent's turn has ended
+	Lost    bool     `json:"lost,omitempty"`    // the turn was interrupted, and the agent waits for a prompt
+	Unheard bool     `json:"unheard,omitempty"` // the answers of the step did not reach the agent
 }
 
 // A Call is a call of one of the agent's own tools.
