@@ -29,7 +29,7 @@ const opencodeConfig = `{"permission":{"task":"deny","edit":"ask","bash":"ask","
 func Known() []Command {
 	return []Command{
 		{Name: "codex", Argv: []string{"codex-acp"}, Mode: "read-only", Login: "codex login", Asks: true},
-		{Name: "copilot", Argv: []string{"copilot", "--acp"}, Login: "copilot login", Asks: true},
+		{Name: "copilot", Argv: []string{"copilot", "--acp"}, Login: "copilot login"},
 		{Name: "gemini", Argv: []string{"gemini", "--acp", "--model", "gemini-2.5-pro"}, Mode: "default", Login: "gemini", Asks: true},
 		{Name: "opencode", Argv: []string{"opencode", "acp"}, Login: "opencode auth login", Asks: true,
 			Env: []string{opencodeVariable + "=" + opencodeConfig, "OPENCODE_DISABLE_AUTOUPDATE=1"}},
