@@ -5,6 +5,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -155,6 +156,9 @@ func (a *Agent) Run(ctx context.Context, scope *journal.Scope, w *Work) (*Outcom
 		r.add(model.UserText(w.Prompt))
 	}
 	defer r.rise()
+	if r.external() {
+		return r.runExternal(ctx)
+	}
 	for r.out.Turns < r.turns {
 		done, err := r.turn(ctx)
 		var unfit *UnfitError
@@ -237,7 +241,11 @@ func (a *Agent) begin(scope *journal.Scope, w *Work) (*run, error) {
 	if r.turns = a.Limits.Turns; r.turns <= 0 {
 		r.turns = 10
 	}
-	if err := r.equip(); err != nil {
+	if r.external() {
+		err = r.equipExternal()
+		a = r.Agent
+	}
+	if err := cmp.Or(err, r.equip()); err != nil {
 		return nil, fmt.Errorf("agent %s: %w", a.Name, err)
 	}
 	switch {

@@ -106,5 +106,8 @@ func (r *run) unpricedTurn(ctx context.Context, key string) error {
 }
 
 func (r *run) unpricedText(who string) string {
+	if r.external() {
+		return fmt.Sprintf("%s: what it costs is an estimate, and is known only as far as %s reports it; the limit on money may be exceeded", who, r.Model.Name())
+	}
 	return fmt.Sprintf("model %s tells no price: what %s costs is not counted, and the limit on money does not hold for it", r.Model.Name(), who)
 }

@@ -28,9 +28,10 @@ type agentStarted struct {
 	Single   bool                   `json:"single,omitempty"`
 	Window   int                    `json:"window,omitempty"` // of the model, in tokens
 	Unpriced bool                   `json:"unpriced,omitempty"`
-	IDs      string                 `json:"ids,omitempty"`    // what the IDs of its messages begin with
-	Priced   bool                   `json:"priced,omitempty"` // the model tells its price
-	Effort   string                 `json:"effort,omitempty"` // of the model, in its provider's words; "" for the default
+	IDs      string                 `json:"ids,omitempty"`      // what the IDs of its messages begin with
+	Priced   bool                   `json:"priced,omitempty"`   // the model tells its price
+	Effort   string                 `json:"effort,omitempty"`   // of the model, in its provider's words; "" for the default
+	External bool                   `json:"external,omitempty"` // it works outside of this process
 }
 
 // effectAction stands for the effect of an action, which is work of the run.
@@ -43,7 +44,7 @@ func (r *run) made() *agentStarted {
 	}
 	out := &agentStarted{Agent: r.Name, Model: r.Model.Name(), Prompt: r.work.Prompt, Before: len(r.work.Messages)}
 	_, priced := price(r.Model)
-	out.Priced = priced
+	out.Priced, out.External = priced, r.external()
 	if m, ok := r.Model.(interface{ Effort() string }); ok {
 		out.Effort = m.Effort()
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,13 +13,33 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/acptest"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/stores"
 )
 
 func TestMain(m *testing.M) {
 	command := func() { os.Exit(Main(testConfig(), testOptions())) }
-	testscript.Main(leaks{m}, map[string]func(){"superstep": command, "flows": command}) // flows is what it is called beside the whole command
+	testscript.Main(leaks{m}, map[string]func(){"superstep": command, "flows": command, "scripted": acpAgent}) // flows is what it is called beside the whole command
+}
+
+// acpAgent is an agent of another program, for scripts.
+func acpAgent() {
+	acptest.Main(map[string]*acptest.Script{
+		"signed out": {NewError: -32000},
+		"plain": {Prompt: func(a *acptest.Agent, text string) string {
+			if strings.Contains(text, "</instructions>\n\nmake") {
+				a.Begin("c1", "make", "execute", map[string]string{"command": "make"})
+				if a.Ask(map[string]any{"toolCallId": "c1", "rawInput": map[string]string{"command": "make"}}) == "yes" {
+					a.End("c1", "made")
+					a.Say("Made.")
+				}
+				return "end_turn"
+			}
+			a.Say("Done.")
+			return "end_turn"
+		}},
+	})
 }
 
 // leaks finds goroutines that the tests leave behind.

@@ -95,6 +95,18 @@ func printModels(a *app, list *host.ModelList) error {
 			a.out.line(fmt.Sprintf("  and %d more: %s", n-1, a.hint("models", "list", p.Name)))
 		}
 	}
+	for i, x := range list.Agents {
+		if i == 0 {
+			a.out.line("\nagents of other programs, used only where they are named as a model of an agent")
+		}
+		state := "installed"
+		if !x.Installed {
+			state = "not installed"
+		} else if x.Asks {
+			state += ", asks before it acts"
+		}
+		a.out.line(fmt.Sprintf("%-15s %s: %s", transcript.Line(x.Name), transcript.Line(x.Command), state))
+	}
 	a.out.line("\n" + priced(&list.Prices))
 	if list.Prices.Warning != "" {
 		a.tty.Warn(list.Prices.Warning)

@@ -3,10 +3,11 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 
+	"github.com/superstep-dev/superstep/agent/acp"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool/sandbox"
@@ -65,16 +66,8 @@ func (h *Host) Doctor(ctx context.Context, conf *Configuration) []Check {
 	}
 	found, fix, err = h.checkSandbox()
 	add("sandbox", found, err, fix)
-	var agents []string
-	for _, name := range []string{"opencode", "codex", "gemini", "qwen", "copilot", "goose"} {
-		if path, err := exec.LookPath(name); err == nil {
-			agents = append(agents, path)
-		}
-	}
-	if len(agents) == 0 {
-		agents = []string{"none on PATH"}
-	}
-	add("coding agents", strings.Join(agents, ", "), nil, "")
+	found, fix, err = h.checkAgents()
+	add("coding agents", found, err, fix)
 	return out
 }
 
@@ -131,6 +124,30 @@ func (h *Host) checkModels(ctx context.Context) (found, fix string, err error) {
 		fix = "set a key, such as OPENAI_API_KEY, or start Ollama"
 	}
 	return list.Use.Model + " (" + list.Use.Why + ")", fix, nil
+}
+
+// checkAgents describes the agents of other programs. Whether the user is signed in to one is known when it is started.
+func (h *Host) checkAgents() (found, fix string, err error) {
+	agents, err := h.modelAgents()
+	if err != nil {
+		return "", "correct that line", err
+	}
+	var list []string
+	for _, a := range agents {
+		text := fmt.Sprintf("%s (%s", a.Name, a.Command)
+		switch {
+		case !a.Installed:
+			text += ", not installed"
+			fix = "install " + a.Command + ", or remove " + strings.TrimPrefix(a.Name, acp.Prefix) + " from " + agentsFile
+		case a.Asks:
+			text += ", asks before it acts"
+		}
+		list = append(list, text+")")
+	}
+	if len(list) == 0 {
+		return "none on PATH", "", nil
+	}
+	return strings.Join(list, ", "), fix, nil
 }
 
 func (h *Host) checkSandbox() (found, fix string, err error) {

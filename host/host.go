@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/superstep-dev/superstep/agent/acp"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/providers"
 	"github.com/superstep-dev/superstep/model"
@@ -112,6 +113,7 @@ type shared struct {
 	keys     string // that encrypt the store, as text; "" for none
 	notices  []string
 	redactor *redact.Redactor
+	agents   *acp.Pool // of other programs, nil before one is used
 }
 
 // own holds the values that a host derives once from its settings.
@@ -199,10 +201,14 @@ func (h *Host) Counts() Counts {
 	return c
 }
 
-// Close closes the store, if it was opened.
+// Close ends the agents of other programs, and closes the store, if it was opened.
 func (h *Host) Close() error {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
+	if h.all.agents != nil {
+		h.all.agents.Close()
+		h.all.agents = nil
+	}
 	if h.all.closer == nil {
 		return nil
 	}

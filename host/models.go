@@ -93,6 +93,12 @@ func (h *Host) model(name string, wait time.Duration) (model.Model, error) {
 			return m, nil
 		}
 	}
+	if name == "" && isExternal(h.cfg.Model) {
+		name = h.cfg.Model
+	}
+	if isExternal(name) {
+		return h.external(name, h.Dir())
+	}
 	if name == offline.Name {
 		return offline.New(), nil // whatever is wrong with what the user configured
 	}
@@ -143,6 +149,9 @@ func (h *Host) stepModel(name string) (model.Model, error) {
 
 // resolve returns the model for a name in a definition, a fallback model, and a note for the user.
 func (h *Host) resolve(name, fallback string) (resolved, note string, err error) {
+	if isExternal(name) {
+		return name, "", nil
+	}
 	p, err := h.providers(shortWait)
 	if err != nil {
 		return "", "", err
@@ -204,6 +213,7 @@ func (h *Host) searcher() (builtin.Searcher, error) {
 type ModelList struct {
 	Use       ModelChoice     `json:"use"`
 	Providers []ModelProvider `json:"providers"`
+	Agents    []ModelAgent    `json:"agents,omitempty"` // of other programs
 	Prices    ModelPrices     `json:"prices"`
 }
 
@@ -285,6 +295,9 @@ func (h *Host) ListModels(ctx context.Context) (*ModelList, error) {
 	found := p.List(ctx)
 	c := p.Choose(ctx) // from what was found
 	list := &ModelList{Use: ModelChoice{Model: c.Name, Layer: c.Layer, Why: c.Why}, Prices: pricesInfo(p.Prices(), h.load().path)}
+	if list.Agents, err = h.modelAgents(); err != nil {
+		return nil, err
+	}
 	for _, f := range found {
 		out := ModelProvider{
 			Name: f.Name, Configured: f.Configured, By: f.By, Missing: f.Missing, URL: f.BaseURL, Local: f.Local, Default: f.Standard,

@@ -388,6 +388,9 @@ func (p *project) settingsError() error {
 // modelOf returns the model of an agent. The first one set applies: the requested one, the one in
 // its definition, the session's default, the project's, or the configured one.
 func (p *project) modelOf(d *definition.Definition, asked, usual string) (string, error) {
+	if asked == "" && isExternal(d.Model) {
+		return d.Model, nil // it needs no model of ours
+	}
 	fallback := cmp.Or(asked, usual, p.projectModel())
 	if fallback == "" {
 		m, err := p.models("")
@@ -456,6 +459,11 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: %w", d.Name, err)
 	}
+	if isExternal(m.Name()) {
+		if m, err = p.h.external(m.Name(), p.dir); err != nil {
+			return nil, fmt.Errorf("agent %s: %w", d.Name, err)
+		}
+	}
 	a := &agent.Agent{
 		Name: d.Name, Model: m, Headless: p.headless, Clock: &agent.Clock{Now: time.Now, After: time.After}, Remember: p.remember,
 		Limits: agent.Limits{Turns: cmp.Or(d.MaxTurns, defaultTurns), Single: d.Kind == definition.Simple},
@@ -465,6 +473,10 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 	}
 	if a.Gate, err = s.gate(d); err != nil {
 		return nil, err
+	}
+	if isExternal(m.Name()) { // it has its own tools
+		a.Prompt = strings.TrimSpace(d.Prompt)
+		return a, nil
 	}
 	if d.Kind != definition.Simple {
 		if a.Tools, err = s.toolsOf(d); err != nil {

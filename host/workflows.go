@@ -33,7 +33,7 @@ func (h *Host) base() workflow.Set {
 		return out
 	}
 	r, err := research.New(&research.Options{
-		Model: h.Model, Note: h.note, SearchWeb: h.searchWeb(), Dir: h.cfg.Dir, CacheDir: h.CacheDir(), Embed: h.embedder(),
+		Model: h.ownModel, Note: h.note, SearchWeb: h.searchWeb(), Dir: h.cfg.Dir, CacheDir: h.CacheDir(), Embed: h.embedder(),
 		Policy: func() (*permit.Policy, error) {
 			p, err := h.project()
 			if err != nil {

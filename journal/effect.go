@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -46,6 +47,13 @@ type Effect struct {
 	// Within, if non-nil, is the part of the log in which Do records everything it does. A replay does not perform an effect that is Inside either, if it
 	// has an outcome and no records in Within.
 	Within *Scope
+	// Recover looks for the outcome of an earlier attempt that a crash cut off, before a user is asked about it, and returns nil if it finds none. It is
+	// for effects with RepeatNever. If nil, the user is asked.
+	Recover func(ctx context.Context) (json.RawMessage, error)
+	// Doubt is the question that a user is asked about an unknown outcome. The default names the effect and its input.
+	Doubt string
+	// Took is for how long an effect took that happened before it is recorded. If 0, Do is measured.
+	Took time.Duration
 	// Do performs the effect. The key is stable across crashes and attempts and unique to the effect. The output is JSON.
 	Do func(ctx context.Context, key string) (json.RawMessage, error)
 
@@ -80,7 +88,17 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 		return done.Output, nil
 	}
 	e = s.asRecorded(e)
+	input, err := encodeInput(e)
+	if err != nil {
+		return nil, err
+	}
 	if intents.open && e.Repeat == RepeatNever {
+		if out, err := s.recover(ctx, e, intents.n); err != nil {
+			return nil, err
+		} else if out != nil { // recorded as it is replayed: an effect that needs no intent
+			known := runlog.Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input, Output: out, Hint: e.Hint, Spent: e.cost(out, nil)}
+			return out, j.Write(ctx, "", runlog.KindSettled, s.path, known)
+		}
 		out, err := s.unknown(ctx, e, intents.n)
 		if err != nil {
 			return nil, err
@@ -89,10 +107,6 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 			known := runlog.Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Output: out, Hint: e.Hint, Spent: e.cost(out, nil)}
 			return out, j.Write(ctx, "", runlog.KindSettled, s.path, known)
 		}
-	}
-	input, err := encodeInput(e)
-	if err != nil {
-		return nil, err
 	}
 	release, err := j.reserve(s.path, e)
 	if err != nil {
@@ -105,13 +119,14 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 			return nil, err
 		}
 		input = nil
-	} else {
+	} else if e.Took == 0 {
 		j.Live(runlog.KindIntended, s.path, runlog.Intended{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input})
 	}
 	j.fail("effect.before")
 	begun := j.opt.Now()
 	out, err := j.course.perform(ctx, s, e)
-	outcome := runlog.Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Took: max(0, j.opt.Now().Sub(begun)).Milliseconds(), First: s.sinceFirst(e.Key, begun)}
+	took := cmp.Or(e.Took, max(0, j.opt.Now().Sub(begun))).Milliseconds()
+	outcome := runlog.Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Took: took, First: s.sinceFirst(e.Key, begun)}
 	j.fail("effect.after")
 	if err != nil {
 		outcome.Partial = partial(err)
@@ -192,6 +207,25 @@ func (s *Scope) sinceFirst(key string, begun time.Time) int64 {
 	}
 	delete(s.j.firsts, at)
 	return max(0, first.Sub(begun).Milliseconds())
+}
+
+// recover returns the outcome of the first attempt of an effect, if the effect can find it and no user was asked about it.
+func (s *Scope) recover(ctx context.Context, e *Effect, intents int) (out json.RawMessage, err error) {
+	if _, asked, _ := s.question(runlog.UnknownKey(e.Key, intents)); e.Recover == nil || asked || intents > 1 {
+		return nil, nil
+	}
+	err = s.Afresh(func() error { out, err = e.Recover(ctx); return err })
+	return out, err
+}
+
+// Begun shows the current followers of the run that an effect has begun, which is recorded when it has ended.
+func (s *Scope) Begun(e *Effect) {
+	if s == nil {
+		return
+	}
+	if input, err := encodeInput(e); err == nil {
+		s.j.Live(runlog.KindIntended, s.path, runlog.Intended{Key: e.Key, Kind: e.Kind, Name: e.Name, Input: input})
+	}
 }
 
 func encodeInput(e *Effect) (json.RawMessage, error) {

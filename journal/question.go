@@ -53,7 +53,7 @@ var ErrNoLog = errors.New("a run without a log cannot pause for an answer; run i
 func (s *Scope) unknown(ctx context.Context, e *Effect, intents int) (json.RawMessage, error) {
 	q := &runlog.Question{
 		Key: runlog.UnknownKey(e.Key, intents), Kind: runlog.QuestionUnknown,
-		Text:    fmt.Sprintf("%s %s was begun, its outcome is not known, and it must not happen twice. Did it happen?", e.Kind, e.Name) + with(e.Input),
+		Text:    cmp.Or(e.Doubt, fmt.Sprintf("%s %s was begun, its outcome is not known, and it must not happen twice. Did it happen?", e.Kind, e.Name)+with(e.Input)),
 		Options: []string{runlog.UnknownAgain, runlog.UnknownHappened}, TextOutput: e.Told != nil,
 	}
 	first := *q

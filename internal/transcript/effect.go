@@ -180,7 +180,7 @@ func callOf(key string) (turn string, call int, ok bool) {
 // Bookkeeping reports whether an effect serves only the log and is not shown.
 func Bookkeeping(kind string) bool {
 	switch kind {
-	case "branch", "limit", "gate", "grant", "remember", "note", "spill", "save", "cancel", "inputs":
+	case "branch", "limit", "gate", "grant", "remember", "note", "spill", "save", "cancel", "inputs", "wait":
 		return true
 	}
 	return false

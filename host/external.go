@@ -1,0 +1,206 @@
+package host
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/agent/acp"
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/frontmatter"
+	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/model"
+)
+
+// agentsFile is the file in the user's configuration folder with commands of external agents. A project has no such file: it could start anything.
+const agentsFile = "agents.yaml"
+
+// A ModelAgent is an agent of another program that can do the work of agents. It is used only where it is named.
+type ModelAgent struct {
+	Name      string `json:"name"` // as it is named in place of a model
+	Command   string `json:"command"`
+	Installed bool   `json:"installed"`
+	Login     string `json:"login,omitempty"` // the command that signs in; whether the user is signed in is known when it is started
+	Asks      bool   `json:"asks"`            // it is known to ask before it acts
+}
+
+// outside is an external agent with its settings.
+type outside struct {
+	acp.Command
+	endpoint string // of its model
+	own      bool   // of the user's file
+}
+
+// outsiders returns the external agents: the known ones, and those of the user's file, which replace them by name.
+func (h *Host) outsiders() ([]outside, error) {
+	var out []outside
+	for _, c := range acp.Known() {
+		out = append(out, outside{Command: c})
+	}
+	if h.ConfigDir() == "" {
+		return out, nil
+	}
+	path := filepath.Join(h.ConfigDir(), agentsFile)
+	b, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, mistake(fmt.Sprintf("%s %v", path, err))
+	}
+	own, err := parseOutsiders(path, b)
+	if err != nil {
+		return nil, mistaken(err)
+	}
+	for _, o := range own {
+		if i := slices.IndexFunc(out, func(k outside) bool { return k.Name == o.Name }); i >= 0 {
+			out[i] = o
+		} else {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b outside) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// parseOutsiders reads agents by name:
+//
+//	lab:
+//	  command: [lab-agent, --acp]
+//	  mode: default
+//	  env: {LAB_PROFILE: work}
+//	  login: lab-agent login
+//	  endpoint: http://127.0.0.1:8080
+func parseOutsiders(path string, b []byte) (out []outside, err error) {
+	var wrong []error
+	bad := func(line, col int, format string, args ...any) {
+		wrong = append(wrong, fmt.Errorf("%s: %s", clean.Place(path, line, col), fmt.Sprintf(format, args...)))
+	}
+	root, refused, err := frontmatter.Tree(b, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for _, e := range refused {
+		bad(e.Line, e.Col, "%s", e.Text)
+	}
+	if root.Kind != frontmatter.Map && root.Kind != frontmatter.Null {
+		bad(root.Line, root.Col, "want agents by name, each with its command")
+	}
+	for _, entry := range root.Fields {
+		o := outside{Command: acp.Command{Name: entry.Key}, own: true}
+		if unfit.MatchString(entry.Key) || entry.Key == "" {
+			bad(entry.Line, entry.Col, "%q is no name for an agent; use letters, digits and dashes", entry.Key)
+		}
+		text := func(f frontmatter.Field) string {
+			if f.Value.Kind != frontmatter.Text {
+				bad(f.Value.Line, f.Value.Col, "%s: want a text", f.Key)
+			}
+			return f.Value.Text
+		}
+		for _, f := range entry.Value.Fields {
+			switch f.Key {
+			case "command":
+				for _, v := range f.Value.Items {
+					o.Argv = append(o.Argv, v.Text)
+				}
+			case "mode":
+				o.Mode = text(f)
+			case "login":
+				o.Login = text(f)
+			case "endpoint":
+				o.endpoint = text(f)
+			case "env":
+				for _, v := range f.Value.Fields {
+					o.Env = append(o.Env, v.Key+"="+v.Value.Text)
+				}
+			default:
+				bad(f.Line, f.Col, "an agent has no %q%s", f.Key, suggest.Hint(f.Key, []string{"command", "mode", "env", "login", "endpoint"}))
+			}
+		}
+		if len(o.Argv) == 0 || o.Argv[0] == "" {
+			bad(entry.Line, entry.Col, "%s has no command; write it as a list, such as command: [lab-agent, --acp]", entry.Key)
+		}
+		out = append(out, o)
+	}
+	return out, errors.Join(wrong...)
+}
+
+// external returns the agent of a name that begins with "acp:", to work in a folder. It starts nothing.
+func (h *Host) external(name, dir string) (model.Model, error) {
+	if h.cfg.Replay {
+		return model.Named(name), nil
+	}
+	all, err := h.outsiders()
+	if err != nil {
+		return nil, err
+	}
+	short := strings.TrimPrefix(name, acp.Prefix)
+	i := slices.IndexFunc(all, func(o outside) bool { return o.Name == short })
+	if i < 0 {
+		names := make([]string, len(all))
+		for i, o := range all {
+			names[i] = o.Name
+		}
+		return nil, mistake(fmt.Sprintf("there is no external agent %q%s (its command would be in %s)", short, suggest.Hint(short, names),
+			filepath.Join(h.ConfigDir(), agentsFile)))
+	}
+	o := &all[i]
+	if h.cfg.Offline && !loopback(o.endpoint) {
+		return nil, mistake(fmt.Sprintf("%s would use the network, and --offline refuses that; set its endpoint in %s if its model is on this machine", name, agentsFile))
+	}
+	if _, err := h.find(o); err != nil {
+		return nil, mistake(fmt.Sprintf("%s is not installed: %v", name, err))
+	}
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	if h.all.agents == nil {
+		h.all.agents = acp.NewPool(&acp.Options{Environ: h.cfg.Environ})
+	}
+	return h.all.agents.Model(o.Command, dir), nil
+}
+
+func (h *Host) find(o *outside) (string, error) { return exec.LookPath(o.Argv[0]) }
+
+// loopback reports whether an address is on this machine.
+func loopback(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// ownModel is Model for work that needs a model that is asked turn by turn, and no agent.
+func (h *Host) ownModel(name string) (model.Model, error) {
+	m, err := h.Model(name)
+	if err == nil && isExternal(m.Name()) {
+		return nil, NoModel(m.Name() + " is an agent and no model, and this workflow has agents of its own")
+	}
+	return m, err
+}
+
+// isExternal reports whether a model is an external agent, by its name.
+func isExternal(name string) bool { return strings.HasPrefix(name, acp.Prefix) }
+
+// modelAgents returns the external agents that are installed, and those of the user's file.
+func (h *Host) modelAgents() ([]ModelAgent, error) {
+	all, err := h.outsiders()
+	var out []ModelAgent
+	for i := range all {
+		o := &all[i]
+		path, missing := h.find(o)
+		if missing != nil && !o.own {
+			continue
+		}
+		out = append(out, ModelAgent{Name: acp.Prefix + o.Name, Command: cmp.Or(path, o.Argv[0]), Installed: missing == nil, Login: o.Login, Asks: o.Asks})
+	}
+	return out, err
+}
