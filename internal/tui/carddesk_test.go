@@ -235,29 +235,6 @@ func (d *cardDesk) asks(text string) {
 	d.pass(500 * time.Millisecond)
 }
 
-// ended waits for the end of the last run, and returns its output.
-func (d *cardDesk) ended(want string) {
-	d.t.Helper()
-	r := d.runs[len(d.runs)-1]
-	done := make(chan string, 1)
-	go func() {
-		out, err := r.Wait(context.Background())
-		done <- fmt.Sprint(out.Status, " ", string(out.Output), " ", err)
-	}()
-	got := ""
-	d.until("the end of the run", func() bool {
-		select {
-		case got = <-done:
-			return true
-		default:
-			return false
-		}
-	})
-	if got != want {
-		d.t.Errorf("the run ended as %q, want %q\n%s", got, want, d.picture(100, 30))
-	}
-}
-
 // answers returns the answers in the log of a run, and who gave them.
 func (d *cardDesk) answers(id string) []string {
 	var out []string

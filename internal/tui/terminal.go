@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -136,7 +137,6 @@ type Terminal struct {
 	quits   time.Time
 	blurred bool
 	rang    map[string]bool // questions that have rung, by cardKey
-	drawn   time.Time       // when the screen was last drawn
 	deck
 	then []tea.Cmd // what a doneMsg wants to be carried out
 }
@@ -488,7 +488,7 @@ func (t *Terminal) settle() tea.Cmd {
 	t.nextCard()
 	goOn := t.goOn()
 	t.forget()
-	cmds := append(t.then, met, goOn, t.ring(), t.compose.settle())
+	cmds := slices.Concat(t.then, []tea.Cmd{met, goOn, t.ring(), t.compose.settle()})
 	t.then = nil
 	for _, p := range t.panes {
 		if x, ok := p.(interface{ settle() tea.Cmd }); ok {
@@ -670,7 +670,6 @@ func (t *Terminal) View() tea.View {
 	case onCard:
 		v.Cursor = t.cardCursor(t.height)
 	}
-	t.drawn = t.opt.Now()
 	return v
 }
 
