@@ -15,6 +15,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"pgregory.net/rapid"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/transcript"
@@ -380,17 +381,20 @@ func TestCardErrors(t *testing.T) {
 	d.until("the pause", func() bool { return d.run.ended })
 	d.refuse = errors.New("no process can be started")
 	whole := d.engine
-	broken, cancel := context.WithCancel(t.Context())
-	cancel()
-	d.with(func() { d.ctx = broken }) // the store cannot be reached
+	broken, err := superstep.New(runlog.NewMemory(nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broken.Close)
+	d.with(func() { d.Terminal.engine = broken }) // the store is another
 	d.press("tab")
 	d.write("this")
 	d.press("enter")
 	d.until("the error", func() bool { return d.failed && d.card != nil })
-	if p := d.picture(100, 30); !strings.Contains(p, "context canceled") || !strings.Contains(p, "> this") {
+	if p := d.picture(100, 30); !strings.Contains(p, "no run ") || !strings.Contains(p, "> this") {
 		t.Errorf("the text is lost, or the reason:\n%s", p)
 	}
-	d.with(func() { d.ctx, d.Terminal.engine = t.Context(), whole })
+	d.with(func() { d.Terminal.engine = whole })
 	d.pass(time.Second)
 	d.press("tab", "enter")
 	d.until("why it does not go on", func() bool { return strings.Contains(d.notice, "no process can be started") })

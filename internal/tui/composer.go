@@ -169,17 +169,22 @@ func (c *composer) write() tea.Cmd {
 	t, write := c.t, c.drafts.save()
 	return func() tea.Msg {
 		if err := write(); err != nil {
-			return doneMsg{func() { t.fail(fmt.Errorf("what is typed cannot be kept: %w", err)) }}
+			return doneMsg{func() { t.fail(notKept(err)) }}
 		}
 		return nil
 	}
 }
 
 // keep writes the drafts when the terminal is left.
-func (c *composer) keep() {
+func (c *composer) keep() error {
 	c.stash()
-	_ = c.drafts.save()()
+	if err := c.drafts.save()(); err != nil {
+		return notKept(err)
+	}
+	return nil
 }
+
+func notKept(err error) error { return fmt.Errorf("what is typed cannot be kept: %w", err) }
 
 // hold queues a message to a run, on disk too, until its log has it. Sent is called with the lock held: with an error the message is put back, and if it
 // was not queued within the run, it has arrived.

@@ -183,11 +183,13 @@ func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt 
 	_, err = p.Run()
 	cancel()
 	pumps.Wait()
-	t.compose.keep()
+	t.mu.Lock() // runs that were followed may still give records
+	kept := t.compose.keep()
+	t.mu.Unlock()
 	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, context.Canceled) && !errors.Is(err, tea.ErrProgramPanic) {
-		return nil
+		err = nil
 	}
-	return err
+	return errors.Join(err, kept)
 }
 
 func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptions) (*Terminal, error) {
