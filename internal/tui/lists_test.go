@@ -319,7 +319,7 @@ func TestStartPageWithoutModel(t *testing.T) {
 		t.Errorf("started: %+v", h.started)
 	}
 	h.press("c")
-	h.until("DOCTOR", "what differs") // as the command here prints it
+	h.until("▏doctor", "what differs") // as the command here prints it
 }
 
 func TestInboxPane(t *testing.T) {

@@ -126,6 +126,7 @@ type Terminal struct {
 	looked  time.Time     // when those were read
 	looking bool          // they are being read
 	stale   bool          // something was asked or answered since
+	trouble error         // why they could not be read the last time
 	home    *startPane
 	sure    twice // about what cannot be taken back
 	presses int   // of keys so far
