@@ -45,7 +45,7 @@ func newCardSeat(t *testing.T) *cardSeat {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		t.Skip("no tmux here:", err)
 	}
-	short, err := os.MkdirTemp("", "cards") // the path of a socket is short
+	short, err := os.MkdirTemp("", "cards") //nolint:usetesting // t.TempDir may be too long a path for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,8 @@ type InboxItem struct {
 	More     int                 `json:"more,omitempty"` // further questions of the run, which are not in the inbox; in its last item alone
 }
 
-// Inbox returns the open questions of all runs of the store, and the runs that wait for a larger budget, which have no Key; the newest last. It reads no logs, so the oldest five questions of a run are in it at most.
+// Inbox returns the open questions of all runs of the store, and the runs that wait for a larger budget, which have no Key; the newest last. It reads no
+// logs, so the oldest five questions of a run are in it at most.
 // Messages of conversations are no questions, and runs of older versions are left out until they are resumed.
 func (h *Host) Inbox(ctx context.Context) ([]InboxItem, error) {
 	store, err := h.Store(ctx, true)

@@ -30,7 +30,7 @@ type summing struct {
 	nodes   map[string]int  // of the graph, in order; nil if they are not known
 	open    []summary.Question
 	known   []summary.Question // those of the summary that the run had, for when they were asked
-	people  int // how many of them are no messages of a conversation
+	people  int                // how many of them are no messages of a conversation
 	tops    map[string]top
 	working int // how many of tops neither wait for an answer nor for their next attempt
 	paused  *runlog.RunPaused

@@ -415,9 +415,11 @@ func (p *agentPane) tick(time.Time) tea.Cmd {
 	return func() tea.Msg {
 		given, gave, err := t.valuesOf(f.id, path, node, key, head)
 		return doneMsg{func() {
-			if p.reading, p.readRev = false, rev; err == nil {
-				p.given, p.gave = given, gave
+			if p.reading, p.readRev = false, rev; err != nil {
+				t.fail(err)
+				return
 			}
+			p.given, p.gave = given, gave
 		}}
 	}
 }

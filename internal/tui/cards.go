@@ -24,7 +24,6 @@ import (
 type deck struct {
 	cards   map[string]*cardView // by cardKey
 	guest   *guest               // the question of another run that is answered from here, nil for none
-	visits  map[string]bool      // runs that are followed for the sake of such a question
 	owed    map[string]bool      // runs with an answer of this terminal that have to be resumed; true if no process executed them at that time
 	modeRun string               // whose mode it is, "" for the next run that begins
 	modeAt  time.Time            // when it was chosen
@@ -168,19 +167,22 @@ func (t *Terminal) unsettled(id string) bool {
 	return owed
 }
 
-// forget stops to follow runs that were followed for a question, once nothing is left to do for them.
+// forget stops to follow runs that are not on the screen, once nothing is left to do for them. The one that Esc goes back to is kept.
 func (t *Terminal) forget() {
-	for id := range t.visits {
-		switch {
-		case t.run != nil && t.run.id == id: // it was opened
-			delete(t.visits, id)
-		case t.unsettled(id) || t.guest != nil && t.guest.f.id == id:
-		default:
-			if f := t.runs[id]; f != nil {
-				f.stop()
+	last := ""
+	if n := len(t.before); n > 0 {
+		last = t.before[n-1]
+	}
+	for id, f := range t.runs {
+		if id == last || t.run != nil && t.run.id == id || t.guest != nil && t.guest.f.id == id || t.unsettled(id) {
+			continue
+		}
+		f.stop()
+		delete(t.runs, id)
+		for key, c := range t.cards {
+			if c.f.id == id && !c.begun() {
+				delete(t.cards, key)
 			}
-			delete(t.runs, id)
-			delete(t.visits, id)
 		}
 	}
 }
@@ -189,10 +191,6 @@ func (t *Terminal) forget() {
 func (t *Terminal) showCard(w *host.InboxItem) tea.Cmd {
 	f := t.runs[w.Run]
 	if f == nil {
-		if t.visits == nil {
-			t.visits = map[string]bool{}
-		}
-		t.visits[w.Run] = true
 		f = t.follow(w.Run)
 	}
 	t.guest = &guest{f: f, path: w.Path, key: w.Key, focus: true}

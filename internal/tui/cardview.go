@@ -409,6 +409,9 @@ func (c *cardView) back() {
 	c.t.putAway(c)
 }
 
+// begun reports whether the user has typed or decided something there.
+func (c *cardView) begun() bool { return c.away || c.text.value() != "" || len(c.kept) > 0 }
+
 // clear removes what is typed into the card, and reports whether there was anything.
 func (c *cardView) clear() bool {
 	if c.slot == 0 || c.text.value() == "" {

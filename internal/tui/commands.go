@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strconv"
 	"strings"
 
@@ -52,13 +51,7 @@ func commands() []command {
 			}
 			return nil
 		}},
-		{"stop", "", "stop this run at its next checkpoint", []string{"pause"}, func(t *Terminal, _ string) tea.Cmd {
-			if t.run == nil {
-				t.say("no run is shown")
-				return nil
-			}
-			return t.stopRun()
-		}},
+		{"stop", "", "stop this run at its next checkpoint", []string{"pause"}, func(t *Terminal, _ string) tea.Cmd { return t.pause() }},
 		{"workflows", "", "what can be run", nil, printing("workflows", "workflows", "list")},
 		{"agents", "", "who can be spoken to", nil, printing("agents", "agents", "list")},
 		{"skills", "", "what agents can learn", nil, printing("skills", "skills", "list")},
@@ -521,20 +514,12 @@ func (t *Terminal) exportCommand(args string) tea.Cmd {
 	})
 }
 
-// demoCommand gives the terminal to the demo, and takes it back.
 func (t *Terminal) demoCommand(string) tea.Cmd {
-	if len(t.opt.Program) == 0 || t.catalog != nil && !t.catalog.Demo {
+	if t.catalog != nil && !t.catalog.Demo {
 		t.fail(errors.New("this program has no demo"))
 		return nil
 	}
-	cmd := exec.CommandContext(t.ctx, t.opt.Program[0], append(t.opt.Program[1:len(t.opt.Program):len(t.opt.Program)], "demo")...) //nolint:gosec // it is this program
-	return tea.Exec(&pausing{Cmd: cmd}, func(err error) tea.Msg {
-		return doneMsg{func() {
-			if err != nil {
-				t.fail(fmt.Errorf("demo: %w", err))
-			}
-		}}
-	})
+	return t.demo()
 }
 
 // costCommand shows what the run has used.

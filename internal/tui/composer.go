@@ -169,17 +169,22 @@ func (c *composer) write() tea.Cmd {
 	t, write := c.t, c.drafts.save()
 	return func() tea.Msg {
 		if err := write(); err != nil {
-			return doneMsg{func() { t.fail(fmt.Errorf("what is typed cannot be kept: %w", err)) }}
+			return doneMsg{func() { t.fail(notKept(err)) }}
 		}
 		return nil
 	}
 }
 
 // keep writes the drafts when the terminal is left.
-func (c *composer) keep() {
+func (c *composer) keep() error {
 	c.stash()
-	_ = c.drafts.save()()
+	if err := c.drafts.save()(); err != nil {
+		return notKept(err)
+	}
+	return nil
 }
+
+func notKept(err error) error { return fmt.Errorf("what is typed cannot be kept: %w", err) }
 
 // hold queues a message to a run, on disk too, until its log has it. Sent is called with the lock held: with an error the message is put back, and if it
 // was not queued within the run, it has arrived.
@@ -490,14 +495,23 @@ func (c *composer) searchKey(k tea.KeyPressMsg) tea.Cmd {
 
 // edit opens what is typed in the user's editor.
 func (c *composer) edit() tea.Cmd {
-	t := c.t
+	run := c.run
+	return c.t.inEditor("message-*.md", c.expand(c.area.Value()), func(text string) {
+		if c.run == run {
+			c.parts = nil
+			c.set(text)
+		}
+	})
+}
+
+// inEditor has the user edit a text in the editor of their choice. Then gets the result with the lock held.
+func (t *Terminal) inEditor(pattern, text string, then func(text string)) tea.Cmd {
 	if len(t.opt.Editor) == 0 {
 		t.fail(errors.New("set VISUAL or EDITOR to your editor"))
 		return nil
 	}
-	text, run := c.expand(c.area.Value()), c.run
 	return func() tea.Msg {
-		f, err := os.CreateTemp("", "message-*.md") // mode 0600
+		f, err := os.CreateTemp("", pattern) // mode 0600
 		if err == nil {
 			_, err = f.WriteString(text)
 			err = errors.Join(err, f.Close())
@@ -512,11 +526,10 @@ func (c *composer) edit() tea.Cmd {
 			_ = os.Remove(name)
 			return doneMsg{func() {
 				if err = cmp.Or(err, rerr); err != nil {
-					t.fail(fmt.Errorf("%s: %w", t.opt.Editor[0], err))
-				} else if c.run == run {
-					c.parts = nil
-					c.set(strings.TrimRight(transcript.Clean(string(b)), "\n"))
+					t.fail(fmt.Errorf("%s: %w; the text is as it was (VISUAL or EDITOR names another editor)", t.opt.Editor[0], err))
+					return
 				}
+				then(strings.TrimRight(transcript.Clean(string(b)), "\n"))
 			}}
 		})()
 	}

@@ -7,10 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"charm.land/bubbles/v2/textarea"
@@ -33,6 +29,7 @@ type forkPane struct {
 	edited  []changeLine
 	cost    string // what the run has cost since then
 	scroll  int
+	height  int
 	working bool
 }
 
@@ -111,7 +108,7 @@ func (p *forkPane) draw(w, h int) []string {
 			lines = append(lines, " "+part)
 		}
 	}
-	p.scroll = max(0, min(p.scroll, len(lines)-h))
+	p.scroll, p.height = max(0, min(p.scroll, len(lines)-h)), h
 	return lines[p.scroll:min(len(lines), p.scroll+h)]
 }
 
@@ -134,10 +131,8 @@ func (p *forkPane) key(k tea.KeyPressMsg) tea.Cmd {
 		return p.make(true)
 	case name == "n":
 		return p.make(false)
-	case name == "up", name == "k":
-		p.scroll--
-	case name == "down", name == "j":
-		p.scroll++
+	default:
+		p.scroll = scrolledBy(p.scroll, p.height, k)
 	}
 	return nil
 }
@@ -257,9 +252,9 @@ func unpointed(s string) string { return strings.NewReplacer("~1", "/", "~0", "~
 
 // editInput edits an input of the run. All of the run depends on its inputs, so a new run begins with them.
 func (p *historyPane) editInput(name string) tea.Cmd {
-	t, r := p.t, &p.past.whole
+	t, flow := p.t, p.past.whole.Workflow
 	var inputs map[string]json.RawMessage
-	if err := json.Unmarshal(r.Inputs, &inputs); err != nil || inputs[name] == nil {
+	if err := json.Unmarshal(p.past.whole.Inputs, &inputs); err != nil || inputs[name] == nil {
 		t.say("the run has no such input")
 		return nil
 	}
@@ -274,7 +269,7 @@ func (p *historyPane) editInput(name string) tea.Cmd {
 			}
 			t.say("starting …")
 			return func() tea.Msg {
-				id, err := t.backend.Start(t.ctx, &Start{Workflow: r.Workflow, Inputs: all})
+				id, err := t.backend.Start(t.ctx, &Start{Workflow: flow, Inputs: all})
 				return doneMsg{func() {
 					if err != nil {
 						t.fail(err) // what was edited is still there
@@ -403,27 +398,8 @@ func (e *editPane) submit() tea.Cmd {
 
 // external edits the value in the user's editor.
 func (e *editPane) external() tea.Cmd {
-	t := e.p.t
-	words := strings.Fields(cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi"))
-	dir, err := os.MkdirTemp("", "superstep-edit-")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "value.json"), []byte(e.area.Value()), 0o600)
-	}
-	if err != nil {
-		t.fail(err)
-		return nil
-	}
-	file := filepath.Join(dir, "value.json")
-	return tea.ExecProcess(exec.CommandContext(t.ctx, words[0], slices.Concat(words[1:], []string{file})...), func(err error) tea.Msg {
-		text, readErr := os.ReadFile(file)
-		_ = os.RemoveAll(dir)
-		return doneMsg{func() {
-			if err = cmp.Or(err, readErr); err != nil {
-				t.fail(fmt.Errorf("%s: %w; the value is as it was (EDITOR names another editor)", words[0], err))
-				return
-			}
-			e.area.SetValue(strings.TrimRight(string(text), "\n"))
-			e.keep()
-		}}
+	return e.p.t.inEditor("value-*.json", e.area.Value(), func(text string) {
+		e.area.SetValue(text)
+		e.keep()
 	})
 }

@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -196,6 +198,10 @@ func (t *Terminal) lookRuns() tea.Cmd {
 			}
 			if ierr == nil {
 				t.inbox = inbox
+			}
+			was := t.trouble
+			if t.trouble = errors.Join(err, ierr); t.trouble != nil && t.ctx.Err() == nil && (was == nil || was.Error() != t.trouble.Error()) {
+				t.fail(cmp.Or(err, ierr)) // once
 			}
 		}}
 	}

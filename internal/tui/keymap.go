@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -94,8 +95,17 @@ func newKeymap(own map[string]string) (*keymap, error) {
 		b := &m.list[i]
 		names = append(names, b.action)
 		if keys, ok := own[b.action]; ok {
-			if b.keys = keyNames(keys); len(b.keys) == 0 {
+			if b.keys = strings.Fields(keys); len(b.keys) == 0 {
 				return nil, fmt.Errorf("keys.%s: want one or several keys, such as %q", b.action, "ctrl+g f2")
+			}
+			for n, key := range b.keys {
+				letter := utf8.RuneCountInString(key) == 1
+				if letter && (b.where == "Writing" || b.where == "Everywhere") {
+					return nil, fmt.Errorf("keys.%s: %s could not be typed any more; want a key such as ctrl+%s or f2", b.action, key, strings.ToLower(key))
+				}
+				if !letter { // R is not r
+					b.keys[n] = strings.ToLower(key)
+				}
 			}
 		}
 		m.keys[b.action] = b.keys
@@ -109,18 +119,28 @@ func newKeymap(own map[string]string) (*keymap, error) {
 			return nil, fmt.Errorf("keys.%s: there is no such action%s; ? in the terminal lists them", action, near)
 		}
 	}
-	return m, nil
+	return m, m.collision(own)
 }
 
-// keyNames splits the names of keys, which are in lower case but for single letters: R is Shift and r.
-func keyNames(keys string) []string {
-	out := strings.Fields(keys)
-	for i, k := range out {
-		if len([]rune(k)) > 1 {
-			out[i] = strings.ToLower(k)
+// collision returns an error if a key of the user is for two actions in one place. What moves and closes is everywhere but in texts.
+func (m *keymap) collision(own map[string]string) error {
+	common := []string{"help", "up", "down", "open", "quit"}
+	usual := bindings()
+	for i, a := range m.list {
+		for n, b := range m.list[:i] {
+			both := a.where == b.where || a.where == "Everywhere" || b.where == "Everywhere" ||
+				a.where != "Writing" && b.where != "Writing" && (slices.Contains(common, a.action) || slices.Contains(common, b.action))
+			if !both || own[a.action] == "" && own[b.action] == "" {
+				continue
+			}
+			for _, key := range a.keys {
+				if slices.Contains(b.keys, key) && !(slices.Contains(usual[i].keys, key) && slices.Contains(usual[n].keys, key)) {
+					return fmt.Errorf("keys.%s and keys.%s: %s is for both; give one of them another key", b.action, a.action, key)
+				}
+			}
 		}
 	}
-	return out
+	return nil
 }
 
 // KeyActions returns the actions whose keys can be changed.
@@ -156,6 +176,7 @@ func (m *keymap) which(k tea.KeyPressMsg, actions ...string) string {
 type helpPane struct {
 	t      *Terminal
 	scroll int
+	height int
 }
 
 func newHelpPane(t *Terminal) *helpPane { return &helpPane{t: t} }
@@ -177,23 +198,16 @@ func (p *helpPane) draw(w, h int) []string {
 	for _, c := range commands() {
 		out = append(out, cut(fmt.Sprintf("   %-24s %s", "/"+c.name+" "+c.args, c.about), w))
 	}
-	p.scroll = max(0, min(p.scroll, len(out)-h))
+	p.scroll, p.height = max(0, min(p.scroll, len(out)-h)), h
 	return out[p.scroll:min(len(out), p.scroll+h)]
 }
 
 func (p *helpPane) key(k tea.KeyPressMsg) tea.Cmd {
 	t := p.t
-	switch {
-	case t.keys.is(k, "back"), t.keys.is(k, "quit"), t.keys.is(k, "help"):
+	if t.keys.which(k, "back", "quit", "help") != "" {
 		t.pop()
-	case k.String() == "up", k.String() == "k":
-		p.scroll--
-	case k.String() == "pgup":
-		p.scroll -= 10
-	case k.String() == "pgdown":
-		p.scroll += 10
-	case k.String() == "down", k.String() == "j":
-		p.scroll++
+		return nil
 	}
+	p.scroll = scrolledBy(p.scroll, p.height, k)
 	return nil
 }

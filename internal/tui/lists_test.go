@@ -319,7 +319,7 @@ func TestStartPageWithoutModel(t *testing.T) {
 		t.Errorf("started: %+v", h.started)
 	}
 	h.press("c")
-	h.until("DOCTOR", "what differs") // as the command here prints it
+	h.until("▏doctor", "what differs") // as the command here prints it
 }
 
 func TestInboxPane(t *testing.T) {
@@ -588,6 +588,29 @@ func TestAttachAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.until("Workflow completed")
+}
+
+// Of the runs that were looked at, the shown one is followed, and the one that Esc goes back to.
+func TestRunsAreForgotten(t *testing.T) {
+	t.Parallel()
+	h := newHarbour(t)
+	for i := range 5 {
+		id := fmt.Sprintf("ship%04d", i)
+		h.begin("ship", id, "")
+		h.Terminal.mu.Lock()
+		h.shown(id)
+		h.Terminal.mu.Unlock()
+		h.until("ship0", "Which region?")
+	}
+	if len(h.runs) != 2 || h.runs["ship0003"] == nil || h.runs["ship0004"] != h.Terminal.run || len(h.cards) > 2 {
+		t.Errorf("follows %d runs, with %d questions", len(h.runs), len(h.cards))
+	}
+	first := h.runs["ship0003"]
+	h.press("esc")
+	h.until("ship0003", "Which region?")
+	if h.Terminal.run != first {
+		t.Error("it was read again")
+	}
 }
 
 // A record that cannot be shown costs the view of its run, and not the terminal.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/transcript/recorded"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -202,5 +203,30 @@ func TestRowStates(t *testing.T) {
  ⣷ 18s · ↓ 0 tokens · 1 agent`
 	if got := strings.Join(v.block(80, 30), "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// What was drawn of a long run is forgotten with the parts that the fold drops, and only that.
+func TestDrawnIsBounded(t *testing.T) {
+	t.Parallel()
+	s := showRun(t, false)
+	for _, rec := range recorded.Load(recorded.Names()[0]) {
+		s.give(&rec)
+	}
+	before := s.picture(100, 30)
+	own := len(s.view.cache)
+	for i := range mostBlocks {
+		s.view.cache[blockKey{task: &transcript.Task{}, part: strconv.Itoa(i), kind: blockPart}] = drawnBlock{lines: []string{"dropped"}}
+	}
+	ended := &transcript.Task{State: transcript.Done}
+	s.view.said[ended] = &liveText{}
+	s.view.expanded = true
+	s.picture(100, 30)
+	s.view.expanded = false
+	if now := s.picture(100, 30); now != before {
+		t.Errorf("it looks otherwise:\n%s", now)
+	}
+	if n := len(s.view.cache); n < own || n > 2*own || own == 0 || s.view.said[ended] != nil {
+		t.Errorf("keeps %d blocks of %d", n, own)
 	}
 }

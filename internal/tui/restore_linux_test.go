@@ -1,3 +1,7 @@
+//go:build linux && !race
+
+// In a panic, bubbletea closes its input while another of its goroutines may wait for it, which the race detector reports.
+
 package tui
 
 import (

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,7 @@ type runPane struct {
 	height   int    // when it was last drawn
 
 	cache map[blockKey]drawnBlock
+	swept int // the blocks that there were when those of dropped parts were last removed
 	said  map[*transcript.Task]*liveText
 }
 
@@ -242,9 +244,31 @@ func (v *runPane) part(r *transcript.Run, t *transcript.Task, p *transcript.Part
 		lines = slices.Insert(lines, 1, v.tree(teamOf(r, p.Tool.Child), nil, w, !moving)...)
 	}
 	if !moving && !chosen {
+		v.sweep()
 		v.cache[key] = drawnBlock{rev, w, v.expanded, lines}
 	}
 	return lines
+}
+
+// mostBlocks is how many drawn blocks are kept before it is looked which of them are of the run no more.
+const mostBlocks = 4096
+
+// sweep removes drawn blocks of parts that the fold has dropped, whenever there are twice as many as the last time.
+func (v *runPane) sweep() {
+	if len(v.cache) < max(mostBlocks, 2*v.swept) {
+		return
+	}
+	kept := make(map[blockKey]drawnBlock, len(v.cache))
+	for _, t := range v.f.run.Tasks {
+		for i := range t.Parts {
+			key := blockKey{task: t, part: t.Parts[i].ID, kind: blockPart}
+			if b, ok := v.cache[key]; ok {
+				kept[key] = b
+			}
+		}
+	}
+	v.cache, v.swept = kept, len(kept)
+	maps.DeleteFunc(v.said, func(t *transcript.Task, _ *liveText) bool { return t.Ended() })
 }
 
 // live draws what a running task says or does at the moment.

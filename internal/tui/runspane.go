@@ -207,6 +207,9 @@ func (p *runsPane) arrange() {
 		return
 	}
 	p.stamp = stamp
+	if len(p.hay) > 2*len(p.all)+100 { // most are of how runs were before
+		clear(p.hay)
+	}
 	var groups [3][]runLine
 	words := strings.Fields(strings.ToLower(p.filter))
 	for n := range p.all {

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
@@ -255,19 +253,7 @@ func (t *Terminal) demo() tea.Cmd { return t.foreground("demo") }
 // decideTrust asks on the terminal which items of the project to trust.
 func (t *Terminal) decideTrust() tea.Cmd { return t.foreground("trust") }
 
-func (t *Terminal) doctor() tea.Cmd {
-	var text string
-	return t.do("looking at this machine", func(ctx context.Context, _ *superstep.Engine) (err error) {
-		text, err = t.backend.Command(ctx, "doctor")
-		if text != "" { // it fails if something is wrong, and says what
-			err = nil
-		}
-		return err
-	}, func() {
-		t.notice = ""
-		t.showText("DOCTOR", text)
-	})
-}
+func (t *Terminal) doctor() tea.Cmd { return t.showOutput("doctor", "doctor") }
 
 // firstQuestion is asked about a folder whose user has asked nothing yet.
 const firstQuestion = "What is this project, and how is it used?"
@@ -314,12 +300,7 @@ func (t *Terminal) foreground(args ...string) tea.Cmd {
 				t.fail(err)
 			}
 			t.looked, t.stale = t.looked.Add(-pollIdle), true
-			go func() { // the folder may be another now
-				c, err := t.backend.Catalog(t.ctx)
-				if err == nil {
-					t.send(doneMsg{func() { t.catalog = c }})
-				}
-			}()
+			t.then = append(t.then, t.lookCatalog()) // the folder may be another now
 		}}
 	})
 }

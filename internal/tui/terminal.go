@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -125,6 +126,7 @@ type Terminal struct {
 	looked  time.Time     // when those were read
 	looking bool          // they are being read
 	stale   bool          // something was asked or answered since
+	trouble error         // why they could not be read the last time
 	home    *startPane
 	sure    twice // about what cannot be taken back
 	presses int   // of keys so far
@@ -136,7 +138,6 @@ type Terminal struct {
 	quits   time.Time
 	blurred bool
 	rang    map[string]bool // questions that have rung, by cardKey
-	drawn   time.Time       // when the screen was last drawn
 	deck
 	then []tea.Cmd // what a doneMsg wants to be carried out
 }
@@ -183,11 +184,13 @@ func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt 
 	_, err = p.Run()
 	cancel()
 	pumps.Wait()
-	t.compose.keep()
+	t.mu.Lock() // runs that were followed may still give records
+	kept := t.compose.keep()
+	t.mu.Unlock()
 	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, context.Canceled) && !errors.Is(err, tea.ErrProgramPanic) {
-		return nil
+		err = nil
 	}
-	return err
+	return errors.Join(err, kept)
 }
 
 func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptions) (*Terminal, error) {
@@ -488,7 +491,7 @@ func (t *Terminal) settle() tea.Cmd {
 	t.nextCard()
 	goOn := t.goOn()
 	t.forget()
-	cmds := append(t.then, met, goOn, t.ring(), t.compose.settle())
+	cmds := slices.Concat(t.then, []tea.Cmd{met, goOn, t.ring(), t.compose.settle()})
 	t.then = nil
 	for _, p := range t.panes {
 		if x, ok := p.(interface{ settle() tea.Cmd }); ok {
@@ -670,7 +673,6 @@ func (t *Terminal) View() tea.View {
 	case onCard:
 		v.Cursor = t.cardCursor(t.height)
 	}
-	t.drawn = t.opt.Now()
 	return v
 }
 
