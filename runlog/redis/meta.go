@@ -53,7 +53,7 @@ func decodeMeta(id, s string) (*meta, error) {
 		to    *string
 		short bool
 	}{{(*string)(&m.info.Status), true}, {&m.info.Owner, true}, {&m.info.Workflow, false}, {&m.info.Title, false}, {&m.info.Parent, false}} {
-		ok := true
+		var ok bool
 		if i == 2 && s[0] >= 2 {
 			if rest, ok = m.cutSummary(rest); !ok {
 				return nil, damaged(id, 0, "what is listed of it is cut off")

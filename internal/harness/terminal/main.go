@@ -9,6 +9,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"log"
@@ -160,7 +161,7 @@ func (s *screen) len() int {
 }
 
 func (x *subject) measure(silent bool) (*measured, error) {
-	cmd := exec.Command(x.args[0], x.args[1:]...)
+	cmd := exec.CommandContext(context.Background(), x.args[0], x.args[1:]...)
 	cmd.Dir = filepath.Join(x.dir, "project")
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "TERM=xterm-256color", "LANG=C.UTF-8", "HOME=" + x.dir}, x.env...)
 	begin := time.Now()
