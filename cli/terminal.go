@@ -34,9 +34,7 @@ func (a *app) terminal(ctx context.Context, run string) error {
 	b := &terminalBackend{a: a, global: a.globalArgs()}
 	opt := &tui.TerminalOptions{Run: run, Bell: !a.set.NoBell, Editor: strings.Fields(cmp.Or(a.cfg.Env("VISUAL"), a.cfg.Env("EDITOR"))),
 		Keys: keysIn(a.config()), Calm: a.setting("terminal.calm") == "true"}
-	if a.setting("terminal.history") != "false" && a.kept() {
-		opt.History, opt.Drafts = filepath.Join(a.host().DataDir(), "terminal", "history"), filepath.Join(a.host().DataDir(), "terminal", "drafts")
-	}
+	a.terminalFiles(opt)
 	if exe, err := os.Executable(); err == nil {
 		opt.Program = append([]string{exe}, b.global...)
 	}
@@ -54,6 +52,14 @@ func (a *app) terminal(ctx context.Context, run string) error {
 	default:
 		return err
 	}
+}
+
+// terminalFiles sets where the terminal keeps what is typed: nowhere if the store is encrypted, since those files are not.
+func (a *app) terminalFiles(opt *tui.TerminalOptions) *tui.TerminalOptions {
+	if h := a.host(); a.setting("terminal.history") != "false" && a.kept() && !h.Sealed() {
+		opt.History, opt.Drafts = filepath.Join(h.DataDir(), "terminal", "history"), filepath.Join(h.DataDir(), "terminal", "drafts")
+	}
+	return opt
 }
 
 // globalArgs returns the global flags of the command line, for other command lines of this program.
@@ -132,8 +138,11 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 		args = []string{"run", "agent", "--continue=" + s.Run}
 		inputs, _ = json.Marshal(map[string]string{"prompt": s.Message})
 	case s.Run != "":
-		args = []string{"runs", "resume", s.Run}
+		args = []string{"runs", "resume", "--", s.Run}
 	default:
+		if _, err := b.host().Find(s.Workflow); err != nil { // the name may come from a log, and "run" takes files and flags, too
+			return "", err
+		}
 		args = []string{"run", s.Workflow}
 	}
 	if s.Model != "" && s.Run == "" {
@@ -146,13 +155,13 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 			return "", err
 		}
 		defer func() { _ = os.Remove(file) }()
-		args = append(args, "--inputs="+file)
+		args = detach.Args(args, "--inputs="+file)
 	}
 	exe, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	args = slices.Concat(args, []string{"--on-ask=wait", "--output=text", "--plain"}, b.global)
+	args = detach.Args(args, slices.Concat([]string{"--on-ask=wait", "--output=text", "--plain"}, b.global)...)
 	p, err := detach.Start(ctx, exe, args, dir, func(id string) string {
 		dir, _ := b.host().Folder(id)
 		return dir
@@ -176,7 +185,10 @@ func private(dir string, data []byte) (string, error) {
 		return "", err
 	}
 	_, err = f.Write(data)
-	return f.Name(), errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
 }
 
 // Catalog implements tui.Backend. It reads the folders anew.
@@ -242,7 +254,7 @@ func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, 
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, exe, slices.Concat(args, b.global, []string{"--no-input", "--color=never"})...)
+	cmd := exec.CommandContext(ctx, exe, detach.Args(args, append(slices.Clone(b.global), "--no-input", "--color=never")...)...)
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 3*time.Second // it ends what it has started
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/rundir"
@@ -171,11 +172,11 @@ func (h *Host) storeKeys() (string, error) {
 	return "", nil
 }
 
-// Sealed reports whether the open store encrypts its data.
+// Sealed reports whether the store encrypts its data: a key is set.
 func (h *Host) Sealed() bool {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
-	return h.all.keys != ""
+	return h.all.keys != "" || h.cfg.KeyFile != "" || strings.TrimSpace(h.cfg.Env("SUPERSTEP_STORE_KEY")) != "" // those are read when it is opened
 }
 
 // Redactor returns what redacts that which is written elsewhere than to the store: the secrets of this process's environment,

@@ -104,6 +104,7 @@ func (r *Run) applyRun(rec *runlog.Record) {
 		d, _ := decode[runlog.RunStarted](rec)
 		r.Workflow, r.Title, r.Inputs = Line(d.Workflow), Line(d.Title), d.Inputs
 		r.Started, r.Sandbox, r.Parent, r.At = rec.Time, Line(d.Sandbox), Line(d.Parent), d.At
+		r.Imported = d.Imported != nil
 		r.timed = d.Timed
 		if d.Budget != nil {
 			r.Budget = *d.Budget

@@ -42,6 +42,7 @@ type Run struct {
 	Short     *runlog.BudgetError // of a run that is paused for want of budget
 	Seq       uint64              // of the last stored record
 	Rev       uint64              // counts the records that were applied, live-only ones too
+	Imported  bool                // it, or one that it is a fork of, was made of a file
 	Parent    string              // of a fork: the run that it goes on from,
 	At        uint64              // and the record of it that was the last
 	Budget    runlog.Budget       // its limits

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -62,14 +63,27 @@ func (f *following) asking() []*transcript.Question {
 	if !f.loaded || f.run.Status.Ended() {
 		return nil
 	}
-	return slices.DeleteFunc(f.run.Open(), func(q *transcript.Question) bool { return kindOfQuestion(&q.Asked) == runlog.QuestionMessage })
+	open, again := f.run.Open(), map[string]bool{}
+	for i := len(open) - 1; i >= 0; i-- { // of two with one address, such as in a file that somebody made, the last one counts
+		id := identity(open[i].Asked.Path, open[i].Asked.Key)
+		if again[id] || kindOfQuestion(&open[i].Asked) == runlog.QuestionMessage {
+			open[i] = nil
+		}
+		again[id] = true
+	}
+	return slices.DeleteFunc(open, func(q *transcript.Question) bool { return q == nil })
+}
+
+// sameQuestion reports whether two questions of one address ask the same: a run may have been read anew.
+func sameQuestion(a, b *transcript.Question) bool {
+	return a == b || reflect.DeepEqual(a.Asked, b.Asked)
 }
 
 // cardOf returns the card of a question. It keeps what was typed there.
 func (t *Terminal) cardOf(f *following, q *transcript.Question) *cardView {
 	key := cardKey(f.id, q)
 	c := t.cards[key]
-	if c == nil {
+	if c == nil || !sameQuestion(c.q, q) {
 		if t.cards == nil {
 			t.cards = map[string]*cardView{}
 		}
@@ -95,7 +109,7 @@ func (t *Terminal) openCards(f *following) []*cardView {
 func (t *Terminal) nextCard() {
 	for key, c := range t.cards {
 		if f := t.runs[c.f.id]; f != nil && f != c.f && f.loaded {
-			same := func(q *transcript.Question) bool { return cardKey(f.id, q) == key }
+			same := func(q *transcript.Question) bool { return cardKey(f.id, q) == key && sameQuestion(c.q, q) }
 			if i := slices.IndexFunc(f.run.Questions, same); i >= 0 {
 				c.f, c.q = f, f.run.Questions[i]
 			}
@@ -387,7 +401,9 @@ func (t *Terminal) goOn() tea.Cmd {
 // nextMode changes how permission requests of the shown run are met from now on. What is open already is still asked about: it may not have been read.
 func (t *Terminal) nextMode() tea.Cmd {
 	next := map[string]string{"": modeEdits, modeEdits: modePlan, modePlan: ""}
-	t.compose.mode = next[t.compose.mode]
+	if t.compose.mode = next[t.compose.mode]; t.compose.mode == modeEdits && t.run != nil && t.run.run.Imported {
+		t.compose.mode = modePlan
+	}
 	t.modeRun, t.modeAt = "", t.opt.Now()
 	if t.run != nil {
 		t.modeRun = t.run.id
@@ -418,7 +434,7 @@ func (t *Terminal) meet() tea.Cmd {
 		switch {
 		case t.modeRun == "" && f.run.Status == "" && f.err == nil: // it is not known yet
 			return nil
-		case t.modeRun == "" && f.run.Started.After(t.modeAt): // it was begun with this mode
+		case t.modeRun == "" && f.run.Started.After(t.modeAt) && !f.run.Imported: // it was begun with this mode
 			t.modeRun = f.id
 		default:
 			t.compose.mode = ""
@@ -431,7 +447,7 @@ func (t *Terminal) meet() tea.Cmd {
 	var cmds []tea.Cmd
 	for _, q := range f.asking() {
 		if c := t.cardOf(f, q); !c.sent && !c.left && !q.Since.Before(t.modeAt) {
-			if a := meets(t.compose.mode, q); a != nil {
+			if a := meets(t.compose.mode, f.run.Imported, q); a != nil {
 				cmds = append(cmds, t.answer(c, a))
 			}
 		}
@@ -439,13 +455,13 @@ func (t *Terminal) meet() tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// meets returns the answer of a mode to a question, nil to ask the user.
-func meets(mode string, q *transcript.Question) *runlog.Answer {
+// meets returns the answer of a mode to a question, nil to ask the user. Nothing is accepted of a run that was imported.
+func meets(mode string, imported bool, q *transcript.Question) *runlog.Answer {
 	switch {
 	case kindOfQuestion(&q.Asked) != runlog.QuestionPermission:
 	case mode == modePlan:
 		return &runlog.Answer{Value: json.RawMessage(`"` + agent.AnswerDeny + `: plan mode: propose, change nothing"`), By: byPlan}
-	case mode == modeEdits && q.Asked.Call != nil && plainEdit(q.Asked.Call) && slices.Contains(q.Options, agent.AnswerOnce):
+	case mode == modeEdits && !imported && q.Asked.Call != nil && plainEdit(q.Asked.Call) && slices.Contains(q.Options, agent.AnswerOnce):
 		return &runlog.Answer{Value: json.RawMessage(`"` + agent.AnswerOnce + `"`), By: byEdits}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
@@ -58,6 +59,9 @@ const (
 	freely = -1 // the answer is a text
 	field0 = 1000
 )
+
+// longFact is how many bytes a card shows of what is short, unless somebody wants to do harm.
+const longFact = 4 << 10
 
 // ownAnswer is the choice of an answer that is none of the options.
 const ownAnswer = "\x00own"
@@ -209,9 +213,12 @@ func (c *cardView) numbered() int {
 	return n
 }
 
-// early tells that a key has answered nothing.
+// early tells that a key has answered nothing. The card waits anew, so that a key that is held down does not answer it either.
 func (c *cardView) early() tea.Cmd {
-	c.t.say("this question has only just come: press the key again")
+	if !c.since.IsZero() {
+		c.since = c.t.opt.Now()
+	}
+	c.t.say("this question has only just come: read it, then press the key again")
 	return nil
 }
 
@@ -570,12 +577,12 @@ func (c *cardView) facts(w int) (why, said []string) {
 	if call := c.q.Call; call != nil {
 		where := ""
 		if call.Cwd != "" {
-			where = "in " + transcript.Line(call.Cwd)
+			where = "in " + transcript.Line(clean.Clip(call.Cwd, longFact))
 		}
 		if call.Tool == "bash" {
 			where += "   sandbox: " + cmp.Or(c.f.run.Sandbox, "not known")
 		}
-		lines := nonEmpty(strings.TrimSpace(where), strings.TrimSuffix("why asked: "+because(call.Rule, call.Origin, call.Reason), "why asked: "))
+		lines := nonEmpty(strings.TrimSpace(where), strings.TrimSuffix("why asked: "+clean.Clip(because(clean.Clip(call.Rule, longFact), call.Origin, clean.Clip(call.Reason, longFact)), longFact), "why asked: "))
 		if one := strings.Join(lines, " · "); ansi.StringWidth(one) <= w {
 			lines = nonEmpty(one)
 		}
@@ -726,7 +733,11 @@ func (c *cardView) draw(w, h int) []string {
 	}
 	in := w - 4
 	why, said := c.facts(in)
-	body := c.content(in)
+	rule, mark := 1, ""
+	if h < 8 { // too low for a line below what the agent wrote: it is marked instead
+		rule, mark = 0, "┆ "
+	}
+	body := c.content(in - ansi.StringWidth(mark))
 	c.x, c.y = -1, -1
 	title, who := c.head()
 	var top, foot []string
@@ -768,9 +779,8 @@ func (c *cardView) draw(w, h int) []string {
 			break
 		}
 	}
-	rule := 1
-	if h < 8 {
-		top, rule = nil, 0
+	if rule == 0 {
+		top = nil
 	}
 	if most := max(1, h-3-rule-len(top)); len(foot) > most { // the end of it says what to do
 		c.y -= len(foot) - most
@@ -782,19 +792,23 @@ func (c *cardView) draw(w, h int) []string {
 	if c.y >= 0 {
 		c.x, c.y = c.x+2, c.y+1+rule+len(top)+len(body)
 	}
-	put := func(lines []string) (out []string) {
+	put := func(lines []string, mark string) (out []string) {
 		side := c.frame(map[bool]string{false: "│", true: "┃"}[c.t.focus == onCard])
 		for _, l := range lines {
-			l = ansi.Truncate(l, in, "…")
+			l = ansi.Truncate(mark+l, in, "…")
 			out = append(out, side+" "+l+strings.Repeat(" ", max(0, in-ansi.StringWidth(l)))+" "+side)
 		}
 		return out
 	}
-	out := append([]string{c.edge(0, title+who, c.waits(), w)}, put(slices.Concat(top, body))...)
-	if below := c.below(); rule > 0 { // what the agent wrote ends here
+	out := append([]string{c.edge(0, title+who, c.waits(), w)}, put(slices.Concat(top, body), mark)...)
+	last := c.next()
+	switch below := c.below(); {
+	case rule > 0: // what the agent wrote ends here
 		out = append(out, c.edge(1, below, "", w))
+	case below != "":
+		last = below
 	}
-	return append(append(out, put(foot)...), c.edge(2, c.next(), c.state(), w))
+	return append(append(out, put(foot, "")...), c.edge(2, last, c.state(), w))
 }
 
 func (c *cardView) frame(s string) string { return c.t.pal.Yellow(s) }
@@ -802,7 +816,7 @@ func (c *cardView) frame(s string) string { return c.t.pal.Yellow(s) }
 // head names the question, and who asks it.
 func (c *cardView) head() (title, who string) {
 	q := c.q.Asked
-	if q.Call != nil {
+	if q.Agent = clean.Clip(q.Agent, longFact); q.Call != nil {
 		q.Call = c.q.Call
 	}
 	count := ""

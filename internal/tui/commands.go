@@ -324,7 +324,7 @@ func (t *Terminal) forkCommand(args string) tea.Cmd {
 	talks := t.view.talks()
 	t.say("forking …")
 	return func() tea.Msg {
-		out, err := t.backend.Command(t.ctx, "runs", "fork", id, "--from", from, "--no-run", "-o", "json")
+		out, err := t.backend.Command(t.ctx, "runs", "fork", "--from="+from, "--no-run", "-o", "json", "--", id)
 		var fork struct{ Run string }
 		if err == nil {
 			err = json.Unmarshal([]byte(out), &fork)
@@ -440,7 +440,7 @@ func (t *Terminal) budgetCommand(args string) tea.Cmd {
 		t.say("no run is shown; /runs lists them")
 		return nil
 	}
-	line := []string{"runs", "budget", t.run.id}
+	line := []string{"runs", "budget"}
 	limits := map[string]string{"cost": "--max-cost", "money": "--max-cost", "tokens": "--max-tokens", "agents": "--max-agents", "turns": "--max-turns",
 		"calls": "--max-calls", "time": "--timeout", "timeout": "--timeout"}
 	for _, w := range Words(args) {
@@ -451,7 +451,7 @@ func (t *Terminal) budgetCommand(args string) tea.Cmd {
 			line = append(line, w)
 		case ok && flag != "":
 			line = append(line, flag+"="+strings.TrimPrefix(value, "$"))
-		case !ok && len(line) > 3 && strings.HasPrefix(line[len(line)-1], "--") && !strings.Contains(line[len(line)-1], "="):
+		case !ok && len(line) > 2 && strings.HasPrefix(line[len(line)-1], "--") && !strings.Contains(line[len(line)-1], "="):
 			line = append(line, w)
 		case !ok:
 			line = append(line, "--max-cost="+strings.TrimPrefix(w, "$"))
@@ -460,12 +460,12 @@ func (t *Terminal) budgetCommand(args string) tea.Cmd {
 			return nil
 		}
 	}
-	if len(line) == 3 {
+	if len(line) == 2 {
 		t.say("such as /budget 2.50, or /budget tokens=200000 time=1h")
 		return nil
 	}
 	paused := t.run.run.Short != nil
-	return t.carryOut("budget", line, func(string) {
+	return t.carryOut("budget", append(line, "--", t.run.id), func(string) {
 		if paused {
 			t.say("the budget is changed; resume the run with /resume")
 		}
@@ -509,7 +509,7 @@ func (t *Terminal) exportCommand(args string) tea.Cmd {
 	if file == "" {
 		file = "run-" + t.run.id + ".jsonl"
 	}
-	return t.carryOut("writing "+file, []string{"runs", "export", t.run.id, "--file", file}, func(string) {
+	return t.carryOut("writing "+file, []string{"runs", "export", "--file=" + file, "--", t.run.id}, func(string) {
 		t.say("wrote " + file + ", without credentials")
 	})
 }

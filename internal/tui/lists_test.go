@@ -94,8 +94,8 @@ func (h *harbour) Command(ctx context.Context, args ...string) (string, error) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.commands = append(h.commands, strings.Join(args, " "))
-	if len(args) == 3 && args[1] == "rm" {
-		return "", h.engine.Delete(ctx, args[2])
+	if len(args) == 4 && args[1] == "rm" {
+		return "", h.engine.Delete(ctx, args[3])
 	}
 	return "+ what differs\n", nil
 }
@@ -393,7 +393,7 @@ func TestRunsPane(t *testing.T) {
 	if p := h.until("deleting run bad00001: done", "fast0001"); strings.Contains(p, "  bad00001") {
 		t.Errorf("it is still there:\n%s", p)
 	}
-	if !slices.Contains(h.commands, "runs rm bad00001") {
+	if !slices.Contains(h.commands, "runs rm -- bad00001") {
 		t.Errorf("commands: %q", h.commands)
 	}
 	// It cancels what runs, when asked twice, and deletes nothing that runs.

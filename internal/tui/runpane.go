@@ -812,6 +812,9 @@ func (t *Terminal) windowTitle() string {
 	}
 	r := &t.run.run
 	title := cmp.Or(r.Title, r.Workflow, t.run.id)
+	if title = ansi.Truncate(title, 100, "…"); len(title) > 400 { // of letters without a width
+		title = t.run.id
+	}
 	if t.waiting() {
 		return "? " + title
 	}

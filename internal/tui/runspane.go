@@ -508,7 +508,7 @@ func (p *runsPane) act(k tea.KeyPressMsg, i *runlog.Info) tea.Cmd {
 		}
 		if p.confirm.pressed(t, "delete "+id, "d again deletes run "+id+" and its log; nothing brings it back") {
 			return t.do("deleting run "+id, func(ctx context.Context, _ *superstep.Engine) error {
-				_, err := t.backend.Command(ctx, "runs", "rm", id)
+				_, err := t.backend.Command(ctx, "runs", "rm", "--", id)
 				return err
 			}, func() {
 				if f := t.runs[id]; f != nil && f != t.run {
@@ -551,7 +551,7 @@ func (p *runsPane) compare() tea.Cmd {
 	}
 	var text string
 	return t.do("comparing", func(ctx context.Context, _ *superstep.Engine) (err error) {
-		text, err = t.backend.Command(ctx, "runs", "diff", marks[0], marks[1])
+		text, err = t.backend.Command(ctx, "runs", "diff", "--", marks[0], marks[1])
 		return err
 	}, func() {
 		t.notice = ""

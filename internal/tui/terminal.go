@@ -679,6 +679,9 @@ func (t *Terminal) View() tea.View {
 // lines draws the whole screen: exactly h lines of at most w cells.
 func (t *Terminal) lines(w, h int) []string {
 	if w < 20 || h < 6 {
+		if t.card != nil {
+			t.card.show() // nothing answers what is not on the screen
+		}
 		out := make([]string, max(h, 0))
 		if h > 0 {
 			out[0] = cut("too small", max(w, 0))
@@ -694,7 +697,10 @@ func (t *Terminal) lines(w, h int) []string {
 	below = append(below, t.compose.draw(w, max(1, min(8, h/3)))...)
 	below = append(below, t.hintLine(w))
 	t.below = len(below) - above
-	below = below[max(0, len(below)-h+2):]
+	hidden := max(0, len(below)-h+2)
+	if below = below[hidden:]; hidden > above && t.card != nil { // some of the card: nothing answers it until it is back
+		t.card.show()
+	}
 	head := t.header(w)
 	room := h - len(head) - len(below)
 	var body []string
@@ -715,7 +721,14 @@ func (t *Terminal) lines(w, h int) []string {
 			out[i] = l
 		}
 		if ansi.StringWidth(l) > w {
-			out[i] = ansi.Truncate(l, w, "…")
+			l = ansi.Truncate(l, w, "…")
+			out[i] = l
+		}
+		if most := 1000 + 40*w; len(l) > most { // of marks without a width, for which a terminal would take long
+			out[i] = strings.ToValidUTF8(l[:most], "")
+			if t.pal {
+				out[i] += ansi.ResetStyle
+			}
 		}
 	}
 	return out

@@ -45,8 +45,13 @@ func readHistory(file string) *history {
 		return h
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > mostHistory {
-		_, _ = f.Seek(-mostHistory, io.SeekEnd)
+	if info, err := f.Stat(); err == nil {
+		if info.Mode().Perm()&0o077 != 0 {
+			_ = f.Chmod(0o600) // add does it again
+		}
+		if info.Size() > mostHistory {
+			_, _ = f.Seek(-mostHistory, io.SeekEnd)
+		}
 	}
 	lines := 0
 	in := bufio.NewScanner(f)
@@ -93,8 +98,10 @@ func (h *history) add(text string) (write func() error) {
 		if err != nil {
 			return err
 		}
-		_, err = f.Write(append(line, '\n'))
-		return errors.Join(err, f.Chmod(0o600), f.Close())
+		if err = f.Chmod(0o600); err == nil {
+			_, err = f.Write(append(line, '\n'))
+		}
+		return errors.Join(err, f.Close())
 	}
 }
 
@@ -166,8 +173,8 @@ func readDrafts(dir string, now time.Time) *drafts {
 	return d
 }
 
-// newChat is the name of the draft for the next chat.
-const newChat = "next-chat"
+// newChat is the name of the draft for the next chat. No run has that ID.
+const newChat = "next_chat"
 
 var draftName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
