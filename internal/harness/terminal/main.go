@@ -49,6 +49,13 @@ type measured struct {
 
 func main() {
 	log.SetFlags(0)
+	if err := compare(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// compare measures the terminals in turns, and prints what it found.
+func compare() error {
 	ours := flag.String("superstep", "", "the built command")
 	theirs := flag.String("opencode", "", "an opencode to measure beside it; none if empty")
 	rounds := flag.Int("rounds", 5, "of each")
@@ -58,18 +65,18 @@ func main() {
 	flag.Parse()
 	s, err := speak(12**rate, *rate)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	root, err := os.MkdirTemp("", "terminal-")
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	defer func() { _ = os.RemoveAll(root) }()
 	var all []*subject
 	if *ours != "" {
 		path, err := filepath.Abs(*ours)
 		if err != nil {
-			log.Fatal(err)
+			return err
 		}
 		x := &subject{name: "superstep", args: append([]string{path}, strings.Fields(*open)...), own: "/command", keys: []string{"tell me", "\r"}}
 		x.env = []string{"OPENAI_BASE_URL=" + s.url, "OPENAI_API_KEY=none", "SUPERSTEP_MODEL=openai/words"}
@@ -78,7 +85,7 @@ func main() {
 	if *theirs != "" {
 		path, err := filepath.Abs(*theirs)
 		if err != nil {
-			log.Fatal(err)
+			return err
 		}
 		config := fmt.Sprintf(`{"model":"local/words","small_model":"local/words","provider":{"local":{"npm":"@ai-sdk/openai-compatible","name":"local",`+
 			`"options":{"baseURL":%q,"apiKey":"none"},"models":{"words":{"name":"words"}}}}}`, s.url)
@@ -91,11 +98,11 @@ func main() {
 		for _, x := range all {
 			x.dir = filepath.Join(root, x.name)
 			if err := os.MkdirAll(filepath.Join(x.dir, "project"), 0o700); err != nil {
-				log.Fatal(err)
+				return err
 			}
 			m, err := x.measure(*silent)
 			if err != nil {
-				log.Fatalf("%s, round %d: %v", x.name, i+1, err)
+				return fmt.Errorf("%s, round %d: %w", x.name, i+1, err)
 			}
 			results[x.name] = append(results[x.name], m)
 			fmt.Printf("%-10s round %d: first frame %4d ms, %5.1f %% of a core (%.1f %% apart), %4d MB, echo p50 %3d p99 %3d ms, lost %d\n", x.name, i+1,
@@ -118,6 +125,7 @@ func main() {
 			median(func(m *measured) float64 { return float64(at(m.echoes, 50).Milliseconds()) }),
 			median(func(m *measured) float64 { return float64(at(m.echoes, 99).Milliseconds()) }))
 	}
+	return nil
 }
 
 // at is a percentile.
