@@ -47,6 +47,9 @@ func newDesk(t *testing.T) *desk {
 		for _, pid := range d.executing() { // detached, and of no use to anybody now
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
+		for end := time.Now().Add(5 * time.Second); os.RemoveAll(root) != nil && time.Now().Before(end); { // terminals that end may still write
+			time.Sleep(20 * time.Millisecond)
+		}
 	})
 	d.open("keep", "true") // the server ends with its last session
 	return d
