@@ -99,7 +99,6 @@ type terminalBackend struct {
 
 	opening sync.Mutex
 	engine  *superstep.Engine // nil until it is open
-
 }
 
 // Engine implements tui.Backend. The engine has the workflows, to read the states of runs and to fork them. It creates the store: the first run is started by
@@ -220,27 +219,24 @@ func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
 	if dir, _ := h.Folder("id"); dir != "" {
 		c.RunFiles = filepath.Dir(dir)
 	}
+	b.mu.Lock()
+	models, none := b.a.models()
+	b.mu.Unlock()
 	m, err := h.Model("")
 	switch {
 	case err != nil:
 		c.NoModel = err.Error()
-	case !hasModel(ctx, b.a):
+	case none == nil && !models.HasModel(ctx):
 		c.NoModel = "The model offline only quotes documents; to talk to an agent takes a language model."
 	default:
 		c.Model = m.Name()
 	}
-	if list, err := b.chosenModels(ctx); err == nil && c.Model != "" {
-		c.Why = list.Use.Why
+	if none == nil && c.Model != "" {
+		if list, err := models.ListModels(ctx); err == nil {
+			c.Why = list.Use.Why
+		}
 	}
 	return c, nil
-}
-
-func (b *terminalBackend) chosenModels(ctx context.Context) (*host.ModelList, error) {
-	m, err := b.a.models()
-	if err != nil {
-		return nil, err
-	}
-	return m.ListModels(ctx)
 }
 
 // Inbox implements tui.Backend.

@@ -47,6 +47,9 @@ func newDesk(t *testing.T) *desk {
 		for _, pid := range d.executing() { // detached, and of no use to anybody now
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
+		for end := time.Now().Add(5 * time.Second); os.RemoveAll(root) != nil && time.Now().Before(end); { // terminals that end may still write
+			time.Sleep(20 * time.Millisecond)
+		}
 	})
 	d.open("keep", "true") // the server ends with its last session
 	return d
@@ -242,7 +245,7 @@ func TestTerminalFirstFrame(t *testing.T) {
 	}
 }
 
-// Whatever ends the terminal gives the screen back, and the keys.
+// Convention 29: whatever ends the terminal gives the screen back, and the keys.
 func TestTerminalRestored(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(whole(t), "superstep")
@@ -267,7 +270,7 @@ func TestTerminalRestored(t *testing.T) {
 	}
 }
 
-// ^Z goes to the shell, and fg comes back.
+// Convention 29: ^Z goes to the shell, and fg comes back.
 func TestTerminalSuspend(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -285,4 +288,43 @@ func TestTerminalSuspend(t *testing.T) {
 	}
 	d.keys("a", "C-d")
 	d.until("a", "Stopped") // the shell's screen, as it was
+}
+
+// Convention 30: the terminal captures no mouse, so that texts are selected as everywhere else; not in a run, a list or a page either.
+func TestConvention30NativeSelection(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.open("a", d.binary)
+	for _, step := range [][]string{{"gpt-test"}, {"You said hello", "hello", "Enter"}, {"KEYS", "Tab", "?"}, {"RUNS", "q", "Tab", "r"}} {
+		if len(step) > 1 {
+			d.keys("a", step[1:]...)
+		}
+		d.until("a", step[0])
+		if got := strings.TrimSpace(d.tmux("display-message", "-p", "-t", "a:", "#{alternate_on} #{mouse_any_flag} #{mouse_button_flag} #{mouse_sgr_flag}")); got != "1 0 0 0" {
+			t.Errorf("at %s: %s", step[0], got)
+		}
+	}
+}
+
+// Convention 29: the terminal follows the size of its window, from 40 to 200 columns and back, and goes on.
+func TestConvention29Resize(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.open("a", d.binary)
+	d.until("a", "gpt-test")
+	d.keys("a", "hello", "Enter")
+	d.until("a", "You said hello")
+	for _, size := range [][2]string{{"40", "12"}, {"200", "60"}, {"10", "3"}, {"60", "20"}, {"250", "30"}, {"100", "30"}} {
+		d.tmux("resize-window", "-t", "a:", "-x", size[0], "-y", size[1])
+		if size[0] == "10" {
+			d.until("a", "too small")
+			continue
+		}
+		picture := d.until("a", "You said hello")
+		if lines := strings.Split(strings.TrimRight(picture, "\n"), "\n"); !strings.Contains(lines[len(lines)-1], "Enter send") {
+			t.Errorf("at %s columns:\n%s", size[0], picture)
+		}
+	}
+	d.keys("a", "again", "Enter")
+	d.until("a", "You said again")
 }

@@ -543,7 +543,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// A question rings once, and tells of itself if nobody looks; so does the end of the run.
+// Convention 33: a question rings once, and tells of itself if nobody looks; so does the end of the run, unless that is switched off.
 func TestCardRings(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
@@ -576,7 +576,16 @@ func TestCardRings(t *testing.T) {
 		t.Errorf("other runs ring %q", got)
 	}
 	d.raw.Reset()
-	d.with(func() { d.tmux = true })
+	d.with(func() {
+		d.opt.Bell = false
+		d.inbox = append(d.inbox, host.InboxItem{Run: "0004", Path: "d", Key: "q", Task: "d", Text: "Silent?"})
+	})
+	d.pass(time.Second)
+	d.drain(50 * time.Millisecond)
+	if got := d.raw.String(); got != "" {
+		t.Errorf("switched off, it rings %q", got)
+	}
+	d.with(func() { d.tmux, d.opt.Bell = true, true })
 	d.press("tab", "1", "enter")
 	d.until("the work", func() bool { return d.moves() && d.card == nil })
 	close(hold)

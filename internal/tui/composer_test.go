@@ -311,6 +311,7 @@ func TestAttachment(t *testing.T) {
 	}
 }
 
+// Convention 32: a slash names commands and every workflow, an at sign agents and files.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for before, want := range map[string]string{
@@ -344,6 +345,13 @@ func TestCompletion(t *testing.T) {
 	d.press("enter", "and ", "@expl", "tab")
 	if d.typed() != "read @docs/guide.md and @explorer " || len(d.starts) > 0 {
 		t.Errorf("%q %v", d.typed(), d.starts)
+	}
+	for _, list := range [][]host.Item{d.catalog.Workflows, d.catalog.Agents, d.catalog.Skills} {
+		for _, item := range list {
+			if !slices.ContainsFunc(d.term.named(), func(o offer) bool { return o.text == "/"+item.Name }) {
+				t.Errorf("/%s is not offered", item.Name)
+			}
+		}
 	}
 	d.press("ctrl+c", "/wor", "enter")
 	if len(d.commands) != 1 || !slices.Equal(d.commands[0], []string{"workflows", "list"}) {

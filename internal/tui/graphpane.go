@@ -51,8 +51,7 @@ func (i *graphItem) id() string {
 
 // showGraph shows the graph of the run, as it is, or as it was at the moment that is looked at.
 func (t *Terminal) showGraph() tea.Cmd {
-	if g, ok := t.top().(*graphPane); ok && len(t.panes) > 0 {
-		_ = g
+	if _, ok := t.top().(*graphPane); ok {
 		t.pop()
 		return nil
 	}
@@ -324,12 +323,6 @@ func (p *graphPane) paint(w, h, sel int) []string {
 		out = append(out, mark+strings.TrimRight(ansi.Cut(line.String(), p.x, p.x+view), " "))
 	}
 	return out
-}
-
-// scrolled returns where to begin with what is seen, so that a part of it is.
-func scrolled(at, from, to, room, all int) int {
-	at = min(max(at, to-room), from)
-	return max(0, min(at, all-room))
 }
 
 // list draws the items below each other.

@@ -535,11 +535,7 @@ func (p *historyPane) drawState(w, h int) []string {
 		body = append(body, p.treeLine(l, i == sel, w))
 	}
 	room := max(1, h-len(out))
-	p.scroll = max(0, min(p.scroll, len(body)-room))
-	p.scroll = min(p.scroll, at)
-	if at >= p.scroll+room {
-		p.scroll = at - room + 1
-	}
+	p.scroll = scrolled(p.scroll, at, at+1, room, len(body))
 	return append(out, body[min(p.scroll, len(body)):min(len(body), p.scroll+room)]...)
 }
 

@@ -3,6 +3,8 @@ package tui
 import (
 	"strings"
 	"testing"
+
+	"github.com/superstep-dev/superstep/internal/transcript/recorded"
 )
 
 // Convention 31: keys are what the user has made them, unless that would take a letter from the composer, or mean two things in one place.
@@ -25,6 +27,33 @@ func TestConvention31Keys(t *testing.T) {
 	m, err := newKeymap(map[string]string{"resumeRun": "R"})
 	if err != nil || m.is(keyNamed("r"), "resumeRun") {
 		t.Errorf("r is R: %v", err)
+	}
+	// Those of peers do what they do there.
+	s := showRun(t, false)
+	for _, rec := range recorded.Load(recorded.Names()[0]) {
+		s.give(&rec)
+	}
+	key := func(name string) { s.Update(keyNamed(name)) }
+	if key("shift+tab"); s.compose.mode != modeEdits {
+		t.Error("Shift+Tab changes no mode")
+	}
+	if key("ctrl+t"); !s.view.todos {
+		t.Error("^T shows no tasks")
+	}
+	if key("ctrl+o"); !s.view.expanded {
+		t.Error("^O does not expand")
+	}
+	if key("ctrl+r"); s.compose.search == nil {
+		t.Error("^R does not search")
+	}
+	if key("esc"); s.compose.search != nil {
+		t.Error("Esc does not end the search")
+	}
+	if key("ctrl+g"); len(s.panes) != 1 {
+		t.Error("^G shows no graph")
+	}
+	if key("esc"); len(s.panes) != 0 {
+		t.Error("Esc does not go back")
 	}
 	// All of them are listed by ?, with what they do.
 	h := newHarbour(t)

@@ -52,10 +52,14 @@ func (c *cursor) moves(t *Terminal, k tea.KeyPressMsg, n int) bool {
 // window returns which of n lines are seen in h of them, so that those from first to last are among them, as far as they fit.
 func (c *cursor) window(n, h, first, last int) (from, to int) {
 	c.lines = h
-	c.top = min(c.top, first)
-	c.top = max(c.top, min(last-h+1, first))
-	c.top = max(0, min(c.top, n-h))
+	c.top = scrolled(c.top, first, last+1, h, n)
 	return c.top, min(n, c.top+h)
+}
+
+// scrolled returns where to begin with what is seen, so that a part of it is.
+func scrolled(at, from, to, room, all int) int {
+	at = min(max(at, to-room), from)
+	return max(0, min(at, all-room))
 }
 
 // mark is the first cell of a row: it tells which one is selected.

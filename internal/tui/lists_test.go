@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -264,13 +265,16 @@ func (h *harbour) until(texts ...string) string {
 	}
 }
 
+// beginning matches how far the slow run is, whose first step may be done, or be listed, a moment later.
+var beginning = regexp.MustCompile(`(slow0001 .*step )1`)
+
 // golden compares pictures of the screen at three widths with files.
 func (h *harbour) golden(name string) {
 	h.t.Helper()
 	for _, size := range [][2]int{{60, 20}, {100, 24}, {160, 24}} {
 		h.picture(size[0], size[1]) // what it wants to know when it sees the rows
 		h.tick()
-		got := h.picture(size[0], size[1]) + "\n"
+		got := beginning.ReplaceAllString(h.picture(size[0], size[1]), "${1}0") + "\n"
 		path := filepath.Join("testdata", "lists", fmt.Sprintf("%s-%d.txt", name, size[0]))
 		if *update {
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A panic gives the screen back, and the keys, and is an error that says what it was.
+// Convention 29: a panic gives the screen back, and the keys, and is an error that says what it was.
 func TestPanicRestoresTerminal(t *testing.T) { // not in parallel: bubbletea writes the stack to standard error
 	for _, where := range []string{"command", "drawing"} {
 		master, slave := pair(t)

@@ -39,7 +39,7 @@ func (g *glass) forget() int {
 	return n
 }
 
-// What is typed while five agents say 200 words a second each is on the screen at once: the goal is 50 ms for 99 of 100 letters, and ten times that fails.
+// Convention 28: what is typed while five agents say 200 words a second each is on the screen at once: the goal is 50 ms for 99 of 100 letters, and ten times that fails.
 // What is sent to the terminal meanwhile stays small.
 func TestTerminalEcho(t *testing.T) {
 	s, word := busyRun(t, 100)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,7 +108,7 @@ func TestTerminalScreens(t *testing.T) {
 	}
 }
 
-// Any beginning of any log at any size is drawn within the screen, and nothing in it reaches the terminal as an escape sequence.
+// Convention 29: any beginning of any log at any size is drawn within the screen, and nothing in it reaches the terminal as an escape sequence.
 func TestTerminalAnySize(t *testing.T) {
 	t.Parallel()
 	names := recorded.Names()
@@ -137,4 +139,90 @@ func TestTerminalAnySize(t *testing.T) {
 			}
 		}
 	})
+}
+
+// coloured returns the screens of the recorded sessions and of the pages over them, from beginning to end, and the same without colours.
+func coloured(t *testing.T, each func(where, coloured, bare string)) {
+	for _, name := range recorded.Names() {
+		var with [2][]string
+		var where []string
+		for i, pal := range []Palette{true, false} {
+			s := showRun(t, pal)
+			recs := recorded.Load(name)
+			draw := func(what string) {
+				with[i] = append(with[i], s.picture(120, 40))
+				if i == 0 {
+					where = append(where, name+" "+what)
+				}
+			}
+			for k := range recs {
+				s.give(&recs[k])
+				if k%max(1, len(recs)/12) == 0 || k == len(recs)-1 {
+					draw(fmt.Sprintf("after %d records", k+1))
+				}
+			}
+			s.view.expanded, s.view.todos = true, true
+			s.setFocus(onPane)
+			draw("expanded")
+			s.showGraph()
+			draw("graph")
+			s.pop()
+			s.push(newHelpPane(s.Terminal))
+			draw("help")
+			s.inbox = []host.InboxItem{{Run: "0099", Workflow: "ship", Path: "a", Key: "q", Task: "a", Kind: runlog.QuestionGate, Text: "May it?"}}
+			s.push(newInboxPane(s.Terminal))
+			draw("inbox")
+			p := &runsPane{t: s.Terminal, loaded: true, hay: map[string]string{}}
+			for n, status := range []runlog.Status{runlog.Running, runlog.Paused, runlog.Interrupted, runlog.Completed, runlog.Partial, runlog.Failed,
+				runlog.Cancelled, runlog.Quarantined, runlog.WaitingStorage} {
+				p.all = append(p.all, runlog.Info{ID: fmt.Sprintf("%04d", n), Workflow: "ship", Status: status, Created: s.now})
+			}
+			s.push(p)
+			draw("runs")
+			for task := range slices.Values(s.run.run.Tasks) {
+				s.push(newAgentPane(s.Terminal, s.run, task.Path))
+				draw(task.Path)
+				s.pop()
+			}
+		}
+		for k := range where {
+			each(where[k], with[0][k], with[1][k])
+		}
+	}
+}
+
+// Convention 39: without its colours the full screen says the same; each state is a sign and a word.
+func TestConvention39Screens(t *testing.T) {
+	t.Parallel()
+	marks := regexp.MustCompile(`[^\pL\pN]+`) // of Markdown, which is styled in their place
+	coloured(t, func(where, coloured, bare string) {
+		if got, want := marks.ReplaceAllString(ansi.Strip(coloured), " "), marks.ReplaceAllString(bare, " "); got != want {
+			t.Errorf("%s, with colours:\n%s\nand without:\n%s", where, ansi.Strip(coloured), bare)
+		}
+		if strings.Contains(where, " runs") {
+			for _, word := range []string{"running", "paused", "interrupted", "completed", "partial", "failed", "cancelled", "quarantined", "waiting st"} {
+				if !strings.Contains(bare, word) {
+					t.Errorf("no %s in:\n%s", word, bare)
+				}
+			}
+		}
+	})
+}
+
+// Convention 40: the full screen has the colours of the terminal's own palette that are legible on light and on dark.
+func TestConvention40Screens(t *testing.T) {
+	t.Parallel()
+	legible, seen := strings.Fields("0 1 2 3 22 23 31 32 33 34 35 36 39"), map[string]bool{}
+	coloured(t, func(where, coloured, _ string) {
+		for _, m := range regexp.MustCompile(`\x1b\[([0-9;:]*)m`).FindAllStringSubmatch(coloured, -1) {
+			for code := range strings.SplitSeq(m[1], ";") {
+				if seen[code] = true; code != "" && !slices.Contains(legible, code) {
+					t.Errorf("%s: the code %q", where, code)
+				}
+			}
+		}
+	})
+	if !seen["31"] || !seen["32"] || !seen["33"] {
+		t.Errorf("the codes are %v", seen)
+	}
 }
