@@ -152,7 +152,7 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	if err != nil {
 		return "", err
 	}
-	args = slices.Concat(args, []string{"--on-ask=wait", "--output=text", "--plain"}, b.global)
+	args = slices.Concat(args, []string{"--on-ask=ask", "--output=text", "--plain"}, b.global)
 	p, err := detach.Start(ctx, exe, args, dir, func(id string) string {
 		dir, _ := b.host().Folder(id)
 		return dir
