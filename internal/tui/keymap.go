@@ -183,6 +183,8 @@ func (p *helpPane) key(k tea.KeyPressMsg) tea.Cmd {
 		p.scroll += 10
 	case k.String() == "down", k.String() == "j":
 		p.scroll++
+	case k.Text != "" && k.Text != " ":
+		return t.types(k)
 	}
 	return nil
 }
