@@ -119,7 +119,8 @@ func word(name, what string) string {
 
 func onAskWords(*app, *cobra.Command) ([]string, error) {
 	return []string{
-		word("wait", "pause the run until somebody answers"), word("deny", "answer no"), word("fail", "end with an error"),
+		word("wait", "pause the run until somebody answers"), word("ask", "wait even where there is a default"), word("deny", "answer no"),
+		word("fail", "end with an error"),
 	}, nil
 }
 

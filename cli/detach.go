@@ -62,7 +62,7 @@ const chatIdle = 10 * time.Minute
 
 // answering returns how questions of a run are answered.
 func (r *running) answering(asked superstep.Answering) superstep.Answering {
-	if r.detached == "" || r.onAsk != "wait" {
+	if r.detached == "" || r.leave.onAsk != "wait" {
 		return asked
 	}
 	return func(ctx context.Context, q runlog.Question) (*runlog.Answer, bool) {

@@ -49,8 +49,8 @@ type running struct {
 
 func (r *running) add(f *pflag.FlagSet) {
 	f.Var(&r.answers, "answer", "answer a question ahead: PATH=value, or PATH:KEY=value where a task asks several (may be repeated)")
-	f.StringVar(&r.onAsk, "on-ask", "", "what to do about a question with no answer and no default: wait, deny or fail (default: ask on a "+
-		"terminal; without one questions wait, and what agents need permission for is denied)")
+	f.StringVar(&r.onAsk, "on-ask", "", "what to do about a question with no answer and no default: wait, deny or fail; ask: as wait, and no default answers "+
+		"(default: ask on a terminal; without one questions wait, and what agents need permission for is denied)")
 	r.addLimits(f)
 	f.DurationVar(&r.turn, "turn-timeout", 0, "end a model's turn after this long, or after half of it without progress (default: 10m)")
 	f.IntVar(&r.width, "max-concurrency", 0, "run at most this many steps of a recipe at once, whatever it says (default: its own limit)")
@@ -83,7 +83,7 @@ func (a *app) checkStreamText(wanted bool) error {
 // check finds the mistakes in the flags. It runs before anything else does.
 func (r *running) check(a *app) (tui.Answers, error) {
 	if r.onAsk != "" {
-		if err := oneOf("--on-ask", r.onAsk, "deny", "wait", "fail"); err != nil {
+		if err := oneOf("--on-ask", r.onAsk, "ask", "deny", "wait", "fail"); err != nil {
 			return nil, err
 		}
 	}
@@ -115,8 +115,10 @@ func (r *running) check(a *app) (tui.Answers, error) {
 	if _, err := r.leave.rules(); err != nil {
 		return nil, err
 	}
-	r.leave.onAsk = r.onAsk
-	r.leave.headless = r.onAsk == "deny" || r.onAsk != "wait" && !a.tty.Asks() && r.input == ""
+	if r.leave.onAsk = r.onAsk; r.onAsk == "ask" {
+		r.leave.onAsk = "wait"
+	}
+	r.leave.headless = r.onAsk == "deny" || r.leave.onAsk != "wait" && !a.tty.Asks() && r.input == ""
 	a.set.leave, a.set.turn, a.set.width = r.leave, r.turn, r.width
 	return tui.ParseAnswers("--answer", r.answers)
 }

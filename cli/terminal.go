@@ -160,7 +160,7 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	if err != nil {
 		return "", err
 	}
-	args = detach.Args(args, slices.Concat([]string{"--on-ask=wait", "--output=text", "--plain"}, b.global)...)
+	args = detach.Args(args, slices.Concat([]string{"--on-ask=ask", "--output=text", "--plain"}, b.global)...)
 	p, err := detach.Start(ctx, exe, args, dir, func(id string) string {
 		dir, _ := b.host().Folder(id)
 		return dir

@@ -38,6 +38,13 @@ steps:
 output: "{{steps.say.output}}"
 `
 
+const quizRecipe = `name: quiz
+description: Asks something that has a default
+steps:
+  - {id: colour, ask: {question: "Which colour?", options: [red, green], default: red}}
+output: "It is {{steps.colour.output}}."
+`
+
 func newSeat(t *testing.T) *seat {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
@@ -46,7 +53,8 @@ func newSeat(t *testing.T) *seat {
 	short := t.TempDir()
 	s := &seat{t: t, dir: t.TempDir(), home: t.TempDir(), socket: filepath.Join(short, "s"), gate: make(chan struct{})}
 	recipes := filepath.Join(s.home, ".config", "superstep", "workflows")
-	for name, text := range map[string]string{filepath.Join(recipes, "greet.yaml"): greetRecipe, filepath.Join(s.dir, "guide.md"): "# A guide\n",
+	for name, text := range map[string]string{filepath.Join(recipes, "greet.yaml"): greetRecipe, filepath.Join(recipes, "quiz.yaml"): quizRecipe,
+		filepath.Join(s.dir, "guide.md"):   "# A guide\n",
 		filepath.Join(s.dir, ".gitignore"): "*.log\n", filepath.Join(s.dir, "guidance.log"): "x"} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)
@@ -217,6 +225,10 @@ func TestTerminalChat(t *testing.T) {
 		s.keys("Enter")
 		s.until("Greet the world in a long way.")
 		s.until("completed in")
+		s.keys("/quiz", "Enter") // somebody is here: the default does not answer
+		s.until("a number answers")
+		s.keys("2")
+		s.until("It is green.")
 		s.keys("read @gui")
 		s.until("▸ @guide.md")
 		if strings.Contains(s.screen(), "guidance.log") {

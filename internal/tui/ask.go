@@ -293,7 +293,7 @@ func (k *asker) answer(ctx context.Context, q runlog.Question) (*runlog.Answer, 
 		if k.opt.OnAsk == "" {
 			return nil, false
 		}
-	} else if len(q.Default) > 0 {
+	} else if len(q.Default) > 0 && k.opt.OnAsk != "ask" {
 		return &runlog.Answer{Value: q.Default, By: "default"}, true
 	}
 	switch k.opt.OnAsk {

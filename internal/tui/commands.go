@@ -58,6 +58,7 @@ func commands() []command {
 		{"permissions", "[forget RULE]", "the rules, and which to forget", []string{"rules"}, (*Terminal).permissionsCommand},
 		{"export", "[FILE]", "write this run into a file", nil, (*Terminal).exportCommand},
 		{"doctor", "", "check what is set up", nil, printing("doctor", "doctor")},
+		{"trust", "", "decide what of this project to trust", nil, func(t *Terminal, _ string) tea.Cmd { return t.decideTrust() }},
 		{"demo", "", "see five agents killed and resumed", nil, (*Terminal).demoCommand},
 		{"exit", "", "leave; runs go on", []string{"quit", "q", "bye"}, func(*Terminal, string) tea.Cmd { return tea.Quit }},
 	}
@@ -106,6 +107,8 @@ func (t *Terminal) command(line string) (cmd tea.Cmd, known bool) {
 	hint := "; /help lists the commands"
 	if near := suggest.Closest(name, names); near != "" {
 		hint = "; did you mean /" + near + "?"
+	} else if t.catalog != nil && t.catalog.Untrusted > 0 {
+		hint = "; if it is of this project, /trust lets it be used"
 	}
 	t.fail(fmt.Errorf("there is no command /%s%s", name, hint))
 	return nil, false
@@ -318,7 +321,7 @@ func (t *Terminal) forkCommand(args string) tea.Cmd {
 			message = told[i].Answer
 		}
 	} else if args == "" {
-		t.say("name the step to go on from, such as /fork " + firstNode(r) + "; /history shows them all")
+		t.say("name the step to go on from, such as /fork " + firstNode(r) + "; to edit a value first: /history, then e")
 		return nil
 	}
 	talks := t.view.talks()

@@ -277,6 +277,9 @@ func (c *composer) hints() string {
 	case c.empty() && len(c.t.before) > 0:
 		return "Enter send · Esc back to " + c.t.before[len(c.t.before)-1] + " · Tab agents · /help · ^D leave"
 	}
+	if c.t.top() == pane(c.t.home) {
+		return "Enter send · ^J new line · Tab the list above · ? keys · /help · ^D leave"
+	}
 	return "Enter send · ^J new line · ↑ history · Tab agents · /help · ^D leave"
 }
 

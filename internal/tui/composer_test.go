@@ -128,7 +128,7 @@ func (d *desk) press(keys ...string) {
 	named := map[string]tea.Key{
 		"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "tab": {Code: tea.KeyTab}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown},
 		"left": {Code: tea.KeyLeft}, "right": {Code: tea.KeyRight}, "backspace": {Code: tea.KeyBackspace}, "ctrl+j": {Code: 'j', Mod: tea.ModCtrl},
-		"ctrl+r": {Code: 'r', Mod: tea.ModCtrl}, "ctrl+c": {Code: 'c', Mod: tea.ModCtrl}, "alt+enter": {Code: tea.KeyEnter, Mod: tea.ModAlt},
+		"ctrl+r": {Code: 'r', Mod: tea.ModCtrl}, "ctrl+c": {Code: 'c', Mod: tea.ModCtrl}, "ctrl+d": {Code: 'd', Mod: tea.ModCtrl}, "alt+enter": {Code: tea.KeyEnter, Mod: tea.ModAlt},
 		"shift+enter": {Code: tea.KeyEnter, Mod: tea.ModShift},
 	}
 	for _, k := range keys {
@@ -398,6 +398,44 @@ func TestCommands(t *testing.T) {
 	if len(d.commands) != 1 || !slices.Equal(d.commands[0], []string{"tools", "call", "bash", `{"command":"go test ./..."}`, "--ask=bash"}) {
 		t.Errorf("%q", d.commands)
 	}
+}
+
+// What is typed or pasted over a page that has no use for it is a message, ? asks for the keys, and ^D tells why it does not leave.
+func TestTypedOverPage(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.term.Update(tea.WindowSizeMsg{Width: 100, Height: 30})
+	d.press("?")
+	d.shows("KEYS")
+	d.press("w", "h", "y", "?")
+	if d.typed() != "why?" {
+		t.Errorf("%q", d.typed())
+	}
+	d.press("ctrl+d")
+	d.shows("^C clears what is typed")
+	d.press("ctrl+c", "esc", "!true", "enter")
+	if d.term.focus != onPane {
+		t.Fatal("the output of the command has not the focus")
+	}
+	d.term.Update(tea.PasteMsg{Content: "pasted"})
+	if d.typed() != "pasted" {
+		t.Errorf("%q", d.typed())
+	}
+	d.press("ctrl+c")
+	d.term.setFocus(onPane)
+	d.press("/co")
+	if d.typed() != "/co" {
+		t.Errorf("%q", d.typed())
+	}
+}
+
+// A command that is not there may be of a project that nobody has trusted.
+func TestUntrustedCommand(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.term.catalog.Untrusted = 2
+	d.press("/zzyzx", "enter")
+	d.shows("there is no command /zzyzx; if it is of this project, /trust lets it be used")
 }
 
 // What a shell command printed can go with the next message.

@@ -208,6 +208,9 @@ func (p *helpPane) key(k tea.KeyPressMsg) tea.Cmd {
 		t.pop()
 		return nil
 	}
+	if k.Text != "" && !strings.Contains(" jk", k.Text) {
+		return t.types(k)
+	}
 	p.scroll = scrolledBy(p.scroll, p.height, k)
 	return nil
 }

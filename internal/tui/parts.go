@@ -77,6 +77,10 @@ func (p painter) part(x *transcript.Part, o *partOptions) []string {
 		return p.tool(x.Tool, o)
 	case transcript.Ask:
 		return p.asked(x.Question, w)
+	case transcript.Note:
+		if text, ok := strings.CutPrefix(x.Text, "a user says: "); ok {
+			return append(p.message(text, w), "")
+		}
 	}
 	if line := p.partLine(x, o.now); line != "" {
 		return []string{" " + cut(line, w-1)}

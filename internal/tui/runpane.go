@@ -648,7 +648,11 @@ func (v *runPane) key(k tea.KeyPressMsg) tea.Cmd {
 	case t.keys.is(k, "graphs"):
 		return t.showGraph()
 	case t.keys.is(k, "budget"):
-		t.compose.set("/budget ")
+		limit := ""
+		if short := t.run.run.Short; short != nil && short.What != "" {
+			limit = short.What + "="
+		}
+		t.compose.set("/budget " + limit)
 		t.setFocus(onComposer)
 	case t.keys.is(k, "stopAgent"):
 		return t.stopAgent(v.chosen())

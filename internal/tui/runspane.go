@@ -399,7 +399,7 @@ func (t *Terminal) runRow(i *runlog.Info, w int) string {
 		what = t.pal.Yellow(waitsFor(f.wait, t.opt.Now()))
 	case f.failed != "":
 		what = t.pal.Red("✗ " + f.failed)
-	case f.n > 1 && !i.Status.Ended():
+	case f.n > 1 && !i.Status.Ended() && i.Workflow != "agent": // a chat has no last step
 		what = fmt.Sprintf("step %d/%d", f.k, f.n)
 	}
 	title := cmp.Or(transcript.Line(i.Title), what)

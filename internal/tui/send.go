@@ -3,6 +3,8 @@ package tui
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -31,6 +33,11 @@ func (t *Terminal) message(text string) tea.Cmd {
 		path = at.Path
 	} else if task := r.Task(t.addressed()); task != nil && !task.Ended() {
 		path = task.Path
+	}
+	if running && path == "" && !t.view.talks() && !slices.ContainsFunc(r.Active(), func(task *transcript.Task) bool { return task.Agent != "" }) {
+		t.fail(errors.New("no agent of this run works now, so nobody would read it; /new begins a chat"))
+		t.compose.set(text)
+		return nil
 	}
 	sent := t.compose.hold(id, rest, r.Seq)
 	if !held {

@@ -278,7 +278,8 @@ func spent(r *transcript.Run) []string {
 // AskOptions configure the answers to the questions of a run.
 type AskOptions struct {
 	Answers Answers // those given ahead
-	// OnAsk is what to do about a question that nobody and no default answers: wait, deny or fail. "" asks on a terminal.
+	// OnAsk is what to do about a question that nobody and no default answers: wait, deny or fail. "" asks on a terminal; ask waits, and no
+	// default answers.
 	OnAsk string
 	// Program is closed once no program answers any more. Until then questions wait for it, and after it for OnAsk alone. Nil is
 	// for no program.

@@ -75,9 +75,9 @@ func (p *startPane) build(w int) {
 		if len(rows) > 0 {
 			remark("")
 		}
-		row(t.decideTrust, cut(fmt.Sprintf(" %s %s of this project %s not used until you trust %s: %s looks and asks (superstep trust)", t.pal.Yellow("!"),
+		row(t.decideTrust, cut(fmt.Sprintf(" %s %s of this project %s not used until you trust %s: /trust looks and asks", t.pal.Yellow("!"),
 			inwords.Plural(c.Untrusted, "item"), map[bool]string{true: "is", false: "are"}[c.Untrusted == 1],
-			map[bool]string{true: "it", false: "them"}[c.Untrusted == 1], t.keyOf("trust")), w-1))
+			map[bool]string{true: "it", false: "them"}[c.Untrusted == 1]), w-1))
 	}
 	const most = 5
 	if n := len(t.inbox); n > 0 {

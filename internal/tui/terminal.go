@@ -477,6 +477,9 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			cmd = e.paste(m.Content)
 		} else if p, ok := t.top().(interface{ paste(s string) }); ok && t.focus == onPane {
 			p.paste(m.Content)
+		} else if t.focus == onPane {
+			t.setFocus(onComposer)
+			cmd = t.compose.paste(m.Content)
 		}
 	default:
 		cmd = t.compose.update(msg)
@@ -520,6 +523,8 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 		return nil
 	case t.keys.is(k, "leave") && t.compose.empty() && (t.focus != onCard || t.card == nil || t.card.text.value() == ""):
 		return tea.Quit
+	case t.keys.is(k, "leave"):
+		t.say("^C clears what is typed; on an empty line ^D leaves")
 	case t.keys.is(k, "focus"):
 		if t.focus == onComposer && t.compose.completing() {
 			break
@@ -565,9 +570,19 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 		t.setFocus(onCard)
 		return t.card.key(k)
 	}
+	if k.Text == "?" && t.keys.is(k, "help") && t.compose.empty() && t.compose.search == nil {
+		t.push(newHelpPane(t))
+		return nil
+	}
 	if p := t.top(); p != t.home && t.compose.empty() && scrolls(k) && k.String() != "up" && k.String() != "down" {
 		return p.key(k)
 	}
+	return t.compose.key(k)
+}
+
+// types begins a message with a letter that the page on top has no use for.
+func (t *Terminal) types(k tea.KeyPressMsg) tea.Cmd {
+	t.setFocus(onComposer)
 	return t.compose.key(k)
 }
 

@@ -86,6 +86,8 @@ func (p *textPane) key(k tea.KeyPressMsg) tea.Cmd {
 		t.setFocus(onComposer)
 		t.compose.attach(p.name + "\n" + p.text)
 		return t.compose.changed()
+	case k.Text != "" && !strings.Contains(" jk", k.Text):
+		return t.types(k)
 	default:
 		p.scroll = scrolledBy(p.scroll, p.height, k)
 	}
