@@ -69,6 +69,7 @@ func configurable(a *app) *pflag.FlagSet {
 	f.Int("snapshot-every", 0, "")
 	f.Bool("terminal.calm", false, "nothing moves in the terminal: no spinners")
 	f.Bool("terminal.history", true, "keep what is typed into the terminal: its history, and drafts")
+	f.String("terminal.theme", "default", "the colors of the terminal: "+strings.Join(tui.Themes(), ", "))
 	out := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, name := range host.SettingNames() {
 		out.AddFlag(f.Lookup(name))

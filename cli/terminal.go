@@ -34,6 +34,11 @@ func (a *app) terminal(ctx context.Context, run string) error {
 	b := &terminalBackend{a: a, global: a.globalArgs()}
 	opt := &tui.TerminalOptions{Run: run, Bell: !a.set.NoBell, Editor: strings.Fields(cmp.Or(a.cfg.Env("VISUAL"), a.cfg.Env("EDITOR"))),
 		Keys: keysIn(a.config()), Calm: a.setting("terminal.calm") == "true"}
+	theme := cmp.Or(a.setting("terminal.theme"), string(tui.Usual))
+	if err := oneOf(host.Variable("terminal.theme"), theme, tui.Themes()...); err != nil {
+		return err
+	}
+	opt.Theme = tui.Palette(theme)
 	a.terminalFiles(opt)
 	if exe, err := os.Executable(); err == nil {
 		opt.Program = append([]string{exe}, b.global...)
@@ -87,7 +92,7 @@ func (a *app) setting(name string) string {
 	if on, err := strconv.ParseBool(v); err == nil {
 		return strconv.FormatBool(on)
 	}
-	return ""
+	return v
 }
 
 // terminalBackend is what the terminal needs of this program. Its methods may run at the same time.

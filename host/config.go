@@ -31,7 +31,8 @@ var known = map[string]string{
 	"max-concurrency": "count", "max-cost": "money", "max-steps": "count", "max-tokens": "count", "max-turns": "count", "model": "text",
 	"no-bell": "bool", "no-color": "bool", "no-input": "bool", "offline": "bool", "on-ask": "deny|wait|fail|", "output": "text|json|jsonl",
 	"parallel-agents": "count", "plain": "bool", "quiet": "bool", "snapshot-every": "count", "store": "store", "store-key-file": "path",
-	"stream-text": "bool", "terminal.calm": "bool", "terminal.history": "bool", "timeout": "duration", "turn-timeout": "duration", "verbose": "bool",
+	"stream-text": "bool", "terminal.calm": "bool", "terminal.history": "bool",
+	"terminal.theme": "default|dark|light|contrast", "timeout": "duration", "turn-timeout": "duration", "verbose": "bool",
 }
 
 // keysOf begins the settings for keys of the terminal, of which there is one for each action.

@@ -44,7 +44,7 @@ func (s *onScreen) settled(w, h int) {
 
 // asked shows a run with a question.
 func asked(t testing.TB, q runlog.Question) *onScreen {
-	s := showRun(t, false)
+	s := showRun(t, "")
 	s.now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	s.give(record(t, 1, s.now, runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "w"}))
 	s.give(record(t, 2, s.now, runlog.KindAsked, "w", q))
@@ -151,7 +151,7 @@ func TestCardLow(t *testing.T) {
 // No mode accepts what a run asks that came from a file, whatever times the file has.
 func TestModesImported(t *testing.T) {
 	t.Parallel()
-	s := showRun(t, false)
+	s := showRun(t, "")
 	s.now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	s.run.loaded = false
 	s.modeAt, s.compose.mode = s.now, modeEdits // on the start page
@@ -205,7 +205,7 @@ func TestModeEditsRace(t *testing.T) {
 // The title of the window is short and has nothing that a terminal would carry out.
 func TestWindowTitle(t *testing.T) {
 	t.Parallel()
-	s := showRun(t, false)
+	s := showRun(t, "")
 	s.give(record(t, 1, time.Now(), runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "w", Title: "\x1b]52;c;x\x07\u202e\x9b31m\n" + strings.Repeat("long ", 1<<20)}))
 	if title := s.windowTitle(); len(title) > 200 || strings.ContainsFunc(title, unicode.IsControl) || strings.ContainsRune(title, '\u202e') {
 		t.Errorf("a title of %d bytes: %.80q", len(title), title)

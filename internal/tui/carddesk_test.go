@@ -95,7 +95,7 @@ func newCardDesk(t testing.TB, nodes map[string]func(ctx context.Context, t *gra
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if d.Terminal, err = newTerminal(ctx, d, false, &TerminalOptions{Now: func() time.Time { return d.at }, Bell: true}); err != nil {
+	if d.Terminal, err = newTerminal(ctx, d, "", &TerminalOptions{Now: func() time.Time { return d.at }, Bell: true}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

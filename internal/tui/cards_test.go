@@ -189,7 +189,7 @@ func TestConvention27Cards(t *testing.T) {
 	t.Parallel()
 	names := []string{"1", "2", "3", "4", "5", "enter", "space", "y", "a", "tab", "esc", "backspace", "up", "down", "ctrl+c", "pgdown", "v"}
 	rapid.Check(t, func(rt *rapid.T) {
-		s := showRun(t, false)
+		s := showRun(t, "")
 		s.now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 		began := runlog.Record{Seq: 1, Time: s.now, Kind: runlog.KindRunStarted, Data: json.RawMessage(`{"workflow":"w","inputs":{}}`)}
 		s.give(&began)
@@ -616,7 +616,7 @@ func TestCardHostile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := showRun(t, false)
+		s := showRun(t, "")
 		s.give(&runlog.Record{Seq: 1, Time: s.now, Kind: runlog.KindRunStarted, Data: json.RawMessage(`{"workflow":"w","inputs":{}}`)})
 		s.give(&runlog.Record{Seq: 2, Time: s.now, Kind: runlog.KindAsked, Path: "w[" + nasty + "]", Data: data})
 		if s.card == nil {
@@ -658,7 +658,7 @@ func TestCardScrolls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := showRun(t, false)
+	s := showRun(t, "")
 	s.give(&runlog.Record{Seq: 1, Time: s.now, Kind: runlog.KindRunStarted, Data: json.RawMessage(`{"workflow":"w","inputs":{}}`)})
 	s.give(&runlog.Record{Seq: 2, Time: s.now, Kind: runlog.KindAsked, Path: "w", Data: data})
 	if p := s.picture(100, 30); !strings.Contains(p, "lines 1-") || !strings.Contains(p, "of 100 (PgDn)") {

@@ -95,7 +95,7 @@ func newDesk(t *testing.T) *desk {
 func (d *desk) open() {
 	d.t.Helper()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	term, err := newTerminal(d.t.Context(), d, false, &TerminalOptions{History: filepath.Join(d.dir, "history"), Drafts: filepath.Join(d.dir, "drafts"),
+	term, err := newTerminal(d.t.Context(), d, "", &TerminalOptions{History: filepath.Join(d.dir, "history"), Drafts: filepath.Join(d.dir, "drafts"),
 		Now: func() time.Time { now = now.Add(10 * time.Millisecond); return now }})
 	if err != nil {
 		d.t.Fatal(err)

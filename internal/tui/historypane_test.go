@@ -65,7 +65,7 @@ func (b *engineBackend) Start(ctx context.Context, s *Start) (id string, err err
 // testTerminal is a terminal over a backend, without a screen.
 func testTerminal(t testing.TB, b Backend) *Terminal {
 	t.Helper()
-	term, err := newTerminal(t.Context(), b, false, &TerminalOptions{Calm: true})
+	term, err := newTerminal(t.Context(), b, "", &TerminalOptions{Calm: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestHistoryOfAnything(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		recs := recorded.Load(rapid.SampledFrom(recorded.Names()).Draw(rt, "run"))
 		p := pastOf(t, recs[:rapid.IntRange(0, len(recs)).Draw(rt, "prefix")])
-		p.t.pal = Palette(rapid.Bool().Draw(rt, "colours"))
+		p.t.pal = rapid.SampledFrom([]Palette{Usual, ""}).Draw(rt, "colours")
 		for range rapid.IntRange(1, 8).Draw(rt, "moves") {
 			w, h := rapid.IntRange(1, 200).Draw(rt, "w"), rapid.IntRange(1, 50).Draw(rt, "h")
 			if n := len(p.past.recs); n > 0 && rapid.Bool().Draw(rt, "jump") {

@@ -29,7 +29,7 @@ func TestConvention31Keys(t *testing.T) {
 		t.Errorf("r is R: %v", err)
 	}
 	// Those of peers do what they do there.
-	s := showRun(t, false)
+	s := showRun(t, "")
 	for _, rec := range recorded.Load(recorded.Names()[0]) {
 		s.give(&rec)
 	}

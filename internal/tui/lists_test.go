@@ -143,7 +143,7 @@ func newHarbour(t testing.TB) *harbour {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if h.Terminal, err = newTerminal(ctx, h, false, &TerminalOptions{Now: h.now, Calm: true}); err != nil {
+	if h.Terminal, err = newTerminal(ctx, h, "", &TerminalOptions{Now: h.now, Calm: true}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cancel(); h.engine.Close() })

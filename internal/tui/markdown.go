@@ -21,7 +21,7 @@ import (
 // program.
 func (c *Screen) markdown(s, dir string) string {
 	s = transcript.Clean(s)
-	if !c.OutTTY || !bool(c.Out) || c.Plain {
+	if !c.OutTTY || c.Out == "" || c.Plain {
 		return c.broken(s, c.OutTTY)
 	}
 	width, _ := c.size()
@@ -54,7 +54,7 @@ func (p *page) blocks(n ast.Node, width int) []string {
 }
 
 func (p *page) block(n ast.Node, width int) []string {
-	pal := Palette(true)
+	pal := Usual
 	switch n := n.(type) {
 	case *ast.Heading:
 		return wrapped(pal.Bold(p.inline(n)), width)
@@ -87,7 +87,7 @@ func (p *page) block(n ast.Node, width int) []string {
 
 // inline returns the text in a block, styled, with the line breaks of the source.
 func (p *page) inline(n ast.Node) string {
-	pal := Palette(true)
+	pal := Usual
 	var b strings.Builder
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
 		switch c := c.(type) {
@@ -131,7 +131,7 @@ func hyperlink(to, label string) string {
 	}
 	link := ansi.SetHyperlink(u.String()) + label + ansi.ResetHyperlink()
 	if ansi.Strip(label) != to {
-		link += Palette(true).Dim(" (" + to + ")")
+		link += Usual.Dim(" (" + to + ")")
 	}
 	return link
 }

@@ -29,7 +29,7 @@ func TestMarkdown(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "my notes.md"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tty := &Screen{OutTTY: true, Out: true} // 80 columns
+	tty := &Screen{OutTTY: true, Out: Usual} // 80 columns
 	for _, text := range []string{"`my notes.md:7-9`", "`src/os/proc.go:7`", "`see src/os/proc.go:7`"} {
 		if got := tty.markdown(text, dir); !strings.Contains(got, "#L7\a") || ansi.Strip(got) != strings.Trim(text, "`") {
 			t.Errorf("%s has no link: %q", text, got)
@@ -67,7 +67,7 @@ func Exit(code int) — src/os/proc.go:62-63
 	if strings.Contains(got, "\x1b[31m") || strings.Contains(got, "none.go#") {
 		t.Errorf("an escape sequence of the text's own, or a link to a file that is not there: %q", got)
 	}
-	for name, other := range map[string]*Screen{"a pipe": {Out: true}, "plain": {OutTTY: true, Out: true, Plain: true}, "no color": {OutTTY: true}} {
+	for name, other := range map[string]*Screen{"a pipe": {Out: Usual}, "plain": {OutTTY: true, Out: Usual, Plain: true}, "no color": {OutTTY: true}} {
 		if got := other.markdown(briefText, dir); strings.Contains(got, "\x1b") || !strings.Contains(got, "## Answer") {
 			t.Errorf("%s is sent %q", name, got)
 		}
@@ -77,7 +77,7 @@ func Exit(code int) — src/os/proc.go:62-63
 // A link does not hide where it leads, and only addresses of the web are links of a text.
 func TestMarkdownLinks(t *testing.T) {
 	t.Parallel()
-	tty := &Screen{OutTTY: true, Out: true}
+	tty := &Screen{OutTTY: true, Out: Usual}
 	for in, want := range map[string]string{
 		"[bank.example](https://evil.example)":  "bank.example (https://evil.example)",
 		"<https://a.example/b>":                 "https://a.example/b",
@@ -129,7 +129,7 @@ func FuzzMarkdown(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		tty := &Screen{OutTTY: true, Out: true}
+		tty := &Screen{OutTTY: true, Out: Usual}
 		rest := ours.ReplaceAllString(tty.markdown(s, "/"), "")
 		if i := strings.IndexFunc(rest, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == '\u202e' }); i >= 0 {
 			t.Errorf("%q is sent as %q", s, rest)

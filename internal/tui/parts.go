@@ -59,7 +59,7 @@ func (p painter) part(x *transcript.Part, o *partOptions) []string {
 	w := o.width
 	switch x.Kind {
 	case transcript.Text:
-		body := markdownLines(x.Text, w-4, bool(p.pal))
+		body := markdownLines(x.Text, w-4, p.pal != "")
 		if x.Cut {
 			body = append(body, p.pal.Dim("(broken off)"))
 		}
@@ -207,10 +207,10 @@ func (l *liveText) draw(t *Terminal, s string, w int) []string {
 	}
 	if end := boundary(s[len(l.settled):]); end > 0 {
 		fresh := s[len(l.settled) : len(l.settled)+end]
-		l.lines = append(append(l.lines, markdownLines(fresh, w-4, bool(t.pal))...), "")
+		l.lines = append(append(l.lines, markdownLines(fresh, w-4, t.pal != "")...), "")
 		l.settled += fresh
 	}
-	body := append(slices.Clone(l.lines), markdownLines(s[len(l.settled):], w-4, bool(t.pal))...)
+	body := append(slices.Clone(l.lines), markdownLines(s[len(l.settled):], w-4, t.pal != "")...)
 	return indented(body, " ● ", "   ")
 }
 

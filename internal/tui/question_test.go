@@ -17,13 +17,13 @@ func TestCardShowsAllArguments(t *testing.T) {
 		"task":         {Tool: "task", Subject: "explorer", Args: json.RawMessage(`{"agent":"explorer","prompt":"AND THE TAIL"}`)},
 		"run_workflow": {Tool: "run_workflow", Subject: "publish", Args: json.RawMessage(`{"name":"publish","inputs":{"to":"AND THE TAIL"}}`)},
 	} {
-		lines, folded := card(&c, false, 20)
+		lines, folded := card(&c, "", 20)
 		if text := strings.Join(lines, "\n"); folded > 0 || !strings.Contains(text, "AND THE TAIL") {
 			t.Errorf("%s: not all is shown:\n%s", name, text)
 		}
 	}
 	c := runlog.QuestionCall{Tool: "mcp__mail__send", Args: json.RawMessage("{\"to\":\"a\u202eb\"}")}
-	if lines, _ := card(&c, false, 20); !strings.Contains(strings.Join(lines, "\n"), "characters that are not shown") {
+	if lines, _ := card(&c, "", 20); !strings.Contains(strings.Join(lines, "\n"), "characters that are not shown") {
 		t.Errorf("hidden characters are not told of:\n%s", strings.Join(lines, "\n"))
 	}
 }

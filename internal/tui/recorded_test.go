@@ -116,7 +116,7 @@ func TestRecordedScreens(t *testing.T) {
 			}
 		}
 		for _, width := range []int{40, 60, 80, 120} {
-			got := replayed(t, recs, width, false, moments...)
+			got := replayed(t, recs, width, "", moments...)
 			path := filepath.Join("testdata", "screens", fmt.Sprintf("%s-%d.txt", name, width))
 			if *update {
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -143,7 +143,7 @@ func TestRowsStay(t *testing.T) {
 	for _, name := range recorded.Names() {
 		recs := recorded.Load(name)
 		for width := 10; width < 140; width += 13 {
-			replayed(t, recs, width, true)
+			replayed(t, recs, width, Usual)
 		}
 		s := &Session{}
 		v := &live{teller: teller{s: s}}
@@ -209,7 +209,7 @@ func TestRowStates(t *testing.T) {
 // What was drawn of a long run is forgotten with the parts that the fold drops, and only that.
 func TestDrawnIsBounded(t *testing.T) {
 	t.Parallel()
-	s := showRun(t, false)
+	s := showRun(t, "")
 	for _, rec := range recorded.Load(recorded.Names()[0]) {
 		s.give(&rec)
 	}

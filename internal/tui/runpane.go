@@ -538,7 +538,7 @@ func (v *runPane) end(w int) []string {
 	case r.Status == runlog.Completed || r.Status == runlog.Partial:
 		if text := v.t.result(r); text != "" && strings.TrimSpace(text) != strings.TrimSpace(lastText(r)) {
 			out = append(out, "")
-			for _, l := range markdownLines(text, w-2, bool(pal)) {
+			for _, l := range markdownLines(text, w-2, pal != "") {
 				out = append(out, " "+l)
 			}
 		}

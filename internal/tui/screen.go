@@ -92,13 +92,16 @@ func (c *Screen) colored(tty bool) Palette {
 	set := func(name string) bool { v := c.env(name); return v != "" && v != "0" }
 	switch {
 	case c.set.NoColor || c.set.Color == "never":
-		return false
+		return ""
 	case c.set.Color == "always" || set("FORCE_COLOR") || set("CLICOLOR_FORCE"):
-		return true
+		return Usual
 	case c.env("NO_COLOR") != "" || c.env("TERM") == "dumb":
-		return false
+		return ""
 	}
-	return Palette(tty)
+	if tty {
+		return Usual
+	}
+	return ""
 }
 
 // Notify shows a text on standard error, through the view of the run if there is one.
@@ -200,11 +203,36 @@ func (c *Screen) Result(output json.RawMessage) string {
 	return c.broken(transcript.Clean(b.String()), c.OutTTY)
 }
 
-// A Palette styles text, or does not.
-type Palette bool
+// A Palette styles text in the 16 colors of every terminal: one of the Themes, or none if it is "".
+type Palette string
+
+// Themes are the palettes, each with what it is for: the usual one, one of bright colors for dark screens, one without yellow and faint text for light
+// screens, and one in which all that is styled is bold.
+const (
+	Usual    Palette = "default"
+	Dark     Palette = "dark"
+	Light    Palette = "light"
+	Contrast Palette = "contrast"
+)
+
+// Themes lists the names of the palettes.
+func Themes() []string { return []string{string(Usual), string(Dark), string(Light), string(Contrast)} }
+
+// codes are the escape codes of the colors for faint text, failures, successes and what wants attention.
+func (p Palette) codes() (dim, red, green, yellow string) {
+	switch p {
+	case Dark:
+		return "37", "91", "92", "93"
+	case Light:
+		return "", "31", "32", "35"
+	case Contrast:
+		return "", "1;31", "1;32", "1;7"
+	}
+	return "2", "31", "32", "33"
+}
 
 func (p Palette) sgr(code, s string) string {
-	if !p || s == "" {
+	if p == "" || s == "" || code == "" {
 		return s
 	}
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
@@ -214,13 +242,25 @@ func (p Palette) sgr(code, s string) string {
 func (p Palette) Bold(s string) string { return p.sgr("1", s) }
 
 // Dim returns a text in a dim color.
-func (p Palette) Dim(s string) string { return p.sgr("2", s) }
+func (p Palette) Dim(s string) string {
+	code, _, _, _ := p.codes()
+	return p.sgr(code, s)
+}
 
 // Red returns the text of a failure.
-func (p Palette) Red(s string) string { return p.sgr("31", s) }
+func (p Palette) Red(s string) string {
+	_, code, _, _ := p.codes()
+	return p.sgr(code, s)
+}
 
 // Green returns the text of a success.
-func (p Palette) Green(s string) string { return p.sgr("32", s) }
+func (p Palette) Green(s string) string {
+	_, _, code, _ := p.codes()
+	return p.sgr(code, s)
+}
 
 // Yellow returns a text that wants attention.
-func (p Palette) Yellow(s string) string { return p.sgr("33", s) }
+func (p Palette) Yellow(s string) string {
+	_, _, _, code := p.codes()
+	return p.sgr(code, s)
+}

@@ -76,6 +76,7 @@ type TerminalOptions struct {
 	Editor  []string          // the command that edits a file, nil for none
 	Program []string          // the command that is this program, with its flags; nil for none
 	Bell    bool
+	Theme   Palette          // "" for the usual one
 	Calm    bool             // no spinners, timers of whole seconds
 	Now     func() time.Time // defaults to time.Now
 }
@@ -168,7 +169,11 @@ type following struct {
 func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt *TerminalOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t, err := newTerminal(ctx, b, c.Out, opt)
+	pal := c.Out
+	if pal != "" && opt.Theme != "" {
+		pal = opt.Theme
+	}
+	t, err := newTerminal(ctx, b, pal, opt)
 	if err != nil {
 		return err
 	}
@@ -741,7 +746,7 @@ func (t *Terminal) lines(w, h int) []string {
 		}
 		if most := 1000 + 40*w; len(l) > most { // of marks without a width, for which a terminal would take long
 			out[i] = strings.ToValidUTF8(l[:most], "")
-			if t.pal {
+			if t.pal != "" {
 				out[i] += ansi.ResetStyle
 			}
 		}

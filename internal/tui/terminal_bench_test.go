@@ -18,7 +18,7 @@ import (
 
 // busyRun gives a run with five agents at work, each with n parts behind it, and returns a function that has one of them say a word.
 func busyRun(t testing.TB, n int) (s *onScreen, word func(i int)) {
-	s = showRun(t, true)
+	s = showRun(t, Usual)
 	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	seq := uint64(0)
 	give := func(stored bool, kind runlog.Kind, path string, data any) {
@@ -87,7 +87,7 @@ func BenchmarkTerminalScroll(b *testing.B) {
 
 // longTalk is a conversation of n parts.
 func longTalk(t testing.TB, n int) *onScreen {
-	s := showRun(t, true)
+	s := showRun(t, Usual)
 	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	for i := range n {
 		kind, path, data := runlog.KindSettled, "work", any(map[string]any{"key": fmt.Sprintf("turn-%d/call-0", i), "kind": "tool", "name": "grep",

@@ -77,7 +77,7 @@ func TestTerminalScreens(t *testing.T) {
 		n := len(recs)
 		for _, size := range [][2]int{{60, 24}, {100, 30}, {160, 40}} {
 			var b strings.Builder
-			s := showRun(t, false)
+			s := showRun(t, "")
 			for i := range recs {
 				s.give(&recs[i])
 				if i == n/3 || i == n/2 || i == n*4/5 || recs[i].Kind == runlog.KindAsked {
@@ -114,7 +114,7 @@ func TestTerminalAnySize(t *testing.T) {
 	names := recorded.Names()
 	rapid.Check(t, func(rt *rapid.T) {
 		recs := recorded.Load(rapid.SampledFrom(names).Draw(rt, "session"))
-		s := showRun(t, false)
+		s := showRun(t, "")
 		n := rapid.IntRange(0, len(recs)).Draw(rt, "records")
 		for i := range recs[:n] {
 			s.give(&recs[i])
@@ -146,7 +146,7 @@ func coloured(t *testing.T, each func(where, coloured, bare string)) {
 	for _, name := range recorded.Names() {
 		var with [2][]string
 		var where []string
-		for i, pal := range []Palette{true, false} {
+		for i, pal := range []Palette{Usual, ""} {
 			s := showRun(t, pal)
 			recs := recorded.Load(name)
 			draw := func(what string) {
@@ -224,5 +224,38 @@ func TestConvention40Screens(t *testing.T) {
 	})
 	if !seen["31"] || !seen["32"] || !seen["33"] {
 		t.Errorf("the codes are %v", seen)
+	}
+}
+
+// A theme changes the colors alone: without them the screen is the same.
+func TestThemes(t *testing.T) {
+	t.Parallel()
+	recs := recorded.Load("failure")
+	pictures := map[string]string{}
+	for _, theme := range append([]string{""}, Themes()...) {
+		s := showRun(t, Palette(theme))
+		for i := range recs {
+			s.give(&recs[i])
+		}
+		p := s.picture(100, 30)
+		if colored := strings.Contains(p, "\x1b["); colored != (theme != "") {
+			t.Errorf("%q: there are colors: %t", theme, colored)
+		}
+		for _, other := range pictures {
+			if other == p {
+				t.Errorf("%q looks like another theme", theme)
+			}
+		}
+		pictures[theme] = p
+		var plain []string
+		for line := range strings.SplitSeq(ansi.Strip(p), "\n") {
+			plain = append(plain, strings.TrimRight(line, " "))
+		}
+		if got := strings.Join(plain, "\n"); pictures[""] != "" && got != pictures[""] {
+			t.Errorf("%q changes more than colors:\n%s", theme, got)
+		}
+	}
+	if light := pictures[string(Light)]; strings.Contains(light, "\x1b[33m") || strings.Contains(light, "\x1b[2m") {
+		t.Error("light screens have yellow or faint text")
 	}
 }
