@@ -107,7 +107,7 @@ func TestTerminalSettings(t *testing.T) {
 		"quiet: true\nkeys.grph: ctrl+y\n": "config.yaml:2: keys.grph: there is no such action; did you mean graph?",
 		"keys.graph: ''\n":                 "config.yaml:1: keys.graph: want one or several keys",
 		"keys:\n  graph: x\n":              "config.yaml:1:1: write each key on a line of its own, such as `keys.graph: ctrl+g`",
-		"terminal.theme: pink\n":           "config.yaml:1:17: terminal.theme: want default, dark, light or contrast",
+		"terminal.theme: pink\n":           "config.yaml:1:17: terminal.theme: want default, dark, light, contrast",
 		"terminal.calm: often\n":           "config.yaml:1:16: terminal.calm: want true or false",
 	} {
 		if code, out, _ := configured(t, text, "runs", "list"); code != ExitUsage || !strings.Contains(out, want) {
