@@ -235,6 +235,7 @@ func TestTerminalCardElsewhere(t *testing.T) {
 		s.keys("Escape")
 	}
 	s.until("who asks", "Tab to answer")
+	time.Sleep(600 * time.Millisecond) // after Esc, so that it is not one key with it
 	s.keys("Tab", "1", "2")
 	s.until("answer> 12")
 	if title, _ := s.tmux("display-message", "-p", "#{pane_title}").Output(); !strings.HasPrefix(string(title), "? ") {
