@@ -8,6 +8,7 @@ import (
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
+	"github.com/superstep-dev/superstep/internal/effort"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/tool/permit"
@@ -98,7 +99,7 @@ func completeFlags(a *app, cmd *cobra.Command) {
 
 // words completes the first argument, or all of them.
 func (c completer) words(a *app, all bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 && !all {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -106,8 +107,23 @@ func (c completer) words(a *app, all bool) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		return words, cobra.ShellCompDirectiveNoFileComp
+		return strained(words, typed), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// strained returns the words, or if one of them and a # are typed, the word with each effort: it is the name of a model.
+func strained(words []string, typed string) []string {
+	base, _ := effort.Split(typed)
+	if base == typed || !slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, base+"\t") }) {
+		return words
+	}
+	var out []string
+	for _, w := range effort.Words() {
+		if name := effort.With(base, w); name != base {
+			out = append(out, word(name, w+" effort"))
+		}
+	}
+	return out
 }
 
 // word returns a completion with a one-sentence description, without characters that a shell or a

@@ -46,6 +46,8 @@ func explain(err error) error {
 		return err
 	}
 	out := NoModel(e.Message, e.Hints...)
-	out.Err = err
+	if out.Err = err; e.Usage {
+		out.Code = "usage"
+	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/effort"
 	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/internal/prices"
 	"github.com/superstep-dev/superstep/internal/providers"
@@ -272,7 +273,8 @@ func (h *Host) OpenModel(name string) (model.Model, *ModelInfo, error) {
 	}
 	opened, err := h.model(name, 0)
 	if lacks := (*providers.Error)(nil); errors.As(err, &lacks) && lacks.Model != "" {
-		info := modelInfo(p.Known(lacks.Model))
+		_, word := effort.Split(name)
+		info := modelInfo(p.Known(effort.With(lacks.Model, word)))
 		return nil, &info, err
 	}
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
 	"github.com/superstep-dev/superstep/internal/definition"
+	"github.com/superstep-dev/superstep/internal/effort"
 	"github.com/superstep-dev/superstep/internal/script"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/toolnames"
@@ -386,7 +387,8 @@ func (p *project) settingsError() error {
 }
 
 // modelOf returns the model of an agent. The first one set applies: the requested one, the one in
-// its definition, the session's default, the project's, or the configured one.
+// its definition, the session's default, the project's, or the configured one. The effort of the
+// definition goes before that of a default, but not before one that was requested, or that follows the name of the model in the definition.
 func (p *project) modelOf(d *definition.Definition, asked, usual string) (string, error) {
 	if asked == "" && isExternal(d.Model) {
 		return d.Model, nil // it needs no model of ours
@@ -399,8 +401,10 @@ func (p *project) modelOf(d *definition.Definition, asked, usual string) (string
 		}
 		fallback = m.Name()
 	}
-	if asked != "" || d.Model == "" {
-		return fallback, nil
+	if asked != "" {
+		return p.h.withEffort(asked, d.Effort, effort.With), nil
+	} else if d.Model == "" {
+		return p.h.withEffort(fallback, d.Effort, effort.Instead), nil
 	}
 	name, note, err := p.h.resolve(d.Model, fallback)
 	if err != nil {
@@ -409,7 +413,18 @@ func (p *project) modelOf(d *definition.Definition, asked, usual string) (string
 	if note != "" {
 		p.h.cfg.Notice("agent " + d.Name + ": " + note)
 	}
-	return name, nil
+	if _, said := effort.Split(d.Model); said != "" {
+		return name, nil
+	}
+	return p.h.withEffort(name, d.Effort, effort.Instead), nil
+}
+
+// withEffort adds the effort of a definition to the name of a model, unless the program brought the model along.
+func (h *Host) withEffort(name, word string, add func(name, word string) string) string {
+	if slices.ContainsFunc(h.cfg.Models, func(m model.Model) bool { return m.Name() == name }) {
+		return name
+	}
+	return add(name, word)
 }
 
 // subAgents returns the sub-agents that a lead may start.

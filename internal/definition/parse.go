@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/effort"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
@@ -332,9 +333,8 @@ func (r *reader) number(f *frontmatter.Field, most float64) *float64 {
 func (r *reader) effort(f *frontmatter.Field) {
 	s, _ := f.Value.String()
 	s = strings.ToLower(s)
-	known := []string{"low", "medium", "high", "xhigh", "max"}
-	if !slices.Contains(known, s) {
-		r.warn(f.Value.Line, f.Value.Col, "unknown effort %s; it is low, medium, high, xhigh or max, and the default is used", clean.Quote(s))
+	if !effort.Known(s) {
+		r.warn(f.Value.Line, f.Value.Col, "unknown effort %s; it is %s, and the default is used", clean.Quote(s), effort.List())
 		return
 	}
 	r.def.Effort = s

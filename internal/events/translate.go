@@ -310,6 +310,9 @@ func settled(d *runlog.Settled, t *transcript.Task) []*Event {
 			Window                int
 		}
 		_ = json.Unmarshal(d.Input, &in) // as far as it says
+		if in.Effort != "" {
+			in.Model = strings.TrimSuffix(in.Model, "#"+in.Effort)
+		}
 		out := one("agent.started", agentStarted{d.Key, d.Name, in.Model, in.Effort, in.Prompt, in.Window, d.Error})
 		out[0].Agent = transcript.Line(d.Name)
 		return out

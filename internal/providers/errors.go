@@ -18,6 +18,7 @@ type Error struct {
 	Model   string   // its whole name, if only a key or the like is missing
 	Message string   // what is wrong
 	Hints   []string // what to do about it, one thing each
+	Usage   bool     // the name can be that of no model
 	Err     error    // the cause, nil for none
 }
 

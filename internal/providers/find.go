@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/effort"
 	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/model"
 )
@@ -212,9 +213,10 @@ func (p *Providers) models(e *endpoint, names []string) []Known {
 }
 
 // Known returns what the table has on a model: its price and how much it holds. For an unknown
-// model it returns only the name.
+// model it returns only the name. An effort in the name changes nothing else.
 func (p *Providers) Known(name string) Known {
 	k := Known{Name: name}
+	name, _ = effort.Split(name)
 	e, rest := p.find(name)
 	if e == nil {
 		k.Priced = name == offline.Name

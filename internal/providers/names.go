@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/effort"
 	"github.com/superstep-dev/superstep/internal/offline"
 )
 
@@ -24,7 +25,18 @@ var (
 // If a model's provider is not configured, Resolve returns the model at OpenRouter if there is a
 // key for that, or else the fallback, and a note about it; otherwise the note is "". A missing
 // fallback or an unknown name is an error. Errors are of type [*Error]. Nothing is sent.
+//
+// A name can end with an effort, as in "sonnet#high". It goes to whichever model is returned, instead of the fallback's own.
 func (p *Providers) Resolve(name, fallback string) (resolved, note string, err error) {
+	if err := checkEffort(name); err != nil {
+		return "", "", err
+	}
+	base, word := effort.Split(name)
+	resolved, note, err = p.resolve(base, fallback)
+	return effort.Instead(resolved, word), note, err
+}
+
+func (p *Providers) resolve(name, fallback string) (resolved, note string, err error) {
 	asked := strings.TrimSpace(name)
 	bare := longWindow.ReplaceAllString(vendorNote.ReplaceAllString(asked, ""), "")
 	switch low := strings.ToLower(bare); {

@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -12,12 +13,12 @@ import (
 )
 
 // open creates the model that a connection is for. It sends nothing.
-func (c *connection) open() (model.Model, error) {
+func (c *connection) open() (client, error) {
 	switch c.protocol {
 	case nameAnthropic:
 		o := &anthropic.Options{
 			Model: c.model, BaseURL: c.base, APIKey: c.key, KeyFrom: c.keyFrom, Provider: c.provider,
-			MaxWait: c.wait, Timeout: c.turn, IdleTimeout: c.turn / 2, HTTPClient: c.client, Price: c.price, Window: c.window,
+			MaxWait: c.wait, Timeout: c.turn, IdleTimeout: c.turn / 2, HTTPClient: c.client, Price: c.price, Window: c.window, Effort: c.effort,
 		}
 		if c.output > 0 && c.output < 16384 { // the default of the package is too much for older models
 			o.MaxTokens = c.output
@@ -26,13 +27,13 @@ func (c *connection) open() (model.Model, error) {
 	case nameGemini:
 		return gemini.New(&gemini.Options{
 			Model: c.model, BaseURL: c.base, APIKey: c.key, KeyFrom: c.keyFrom, Provider: c.provider,
-			MaxWait: c.wait, Timeout: c.turn, IdleTimeout: c.turn / 2, HTTPClient: c.client, Price: c.price, Window: c.window,
+			MaxWait: c.wait, Timeout: c.turn, IdleTimeout: c.turn / 2, HTTPClient: c.client, Price: c.price, Window: c.window, Effort: c.effort,
 		})
 	default:
 		return openai.New(&openai.Options{
 			Model: c.model, BaseURL: c.base, APIKey: c.key, KeyFrom: c.keyFrom, Provider: c.provider,
 			MaxWait: c.wait, Timeout: c.turn, IdleTimeout: c.turn / 2, HTTPClient: c.client, Price: c.price, Window: c.window, ReplayReasoning: c.replay,
-			Responses: c.protocol == nameResponses,
+			Responses: c.protocol == nameResponses, Effort: c.effort,
 		})
 	}
 }
@@ -56,6 +57,25 @@ func (p *Providers) cassette(name, file string) (model.Model, error) {
 	}
 	return played{m, cassettePrefix + file}, nil
 }
+
+// client is a model of a provider.
+type client interface {
+	model.Model
+	model.Priced
+	model.Sized
+	Effort() string
+}
+
+// strained is a model under the name that opens it again with its effort.
+type strained struct {
+	client
+	name string
+}
+
+func (s strained) Name() string { return s.name }
+
+// Format prints the model's name, whatever the verb.
+func (s strained) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "providers.Model(%s)", s.name) }
 
 // played is a recording under the name that opens it again. The recording's own name is that of the
 // recorded model; opening that would call the real model.

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/effort"
 	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/internal/prices"
 	"github.com/superstep-dev/superstep/model"
@@ -84,21 +85,25 @@ func New(o *Options) *Providers {
 // Prices returns the table that prices come from.
 func (p *Providers) Prices() *prices.Table { return p.table() }
 
-// Open returns the model of a name, or of an alias as [Providers.Resolve] knows them; with "" the
+// Open returns the model of a name, or of an alias as [Providers.Resolve] knows them, with the effort that follows the name; with "" the
 // one that [Providers.Choose] gives. It sends nothing, but for the search of Choose. Its errors are of
 // type [*Error].
 func (p *Providers) Open(name string) (model.Model, error) {
 	if name == "" {
 		name = p.Choose(context.Background()).Name
 	}
+	_, word := effort.Split(name)
 	if e, rest := p.find(name); e == nil || rest == "" {
 		resolved, _, err := p.Resolve(name, "")
 		if err != nil {
 			return nil, err
 		}
 		if name = resolved; name == "" { // it says inherit
-			name = p.Choose(context.Background()).Name
+			name = effort.Instead(p.Choose(context.Background()).Name, word)
 		}
+	}
+	if err := checkEffort(name); err != nil {
+		return nil, err
 	}
 	if name == offline.Name {
 		return offline.New(), nil
@@ -106,7 +111,8 @@ func (p *Providers) Open(name string) (model.Model, error) {
 	if file, ok := strings.CutPrefix(name, cassettePrefix); ok {
 		return p.cassette(name, file)
 	}
-	e, rest := p.find(name)
+	base, word := effort.Split(name)
+	e, rest := p.find(base)
 	if e == nil {
 		return nil, p.unknown(name)
 	}
@@ -114,11 +120,23 @@ func (p *Providers) Open(name string) (model.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.effort = word
 	m, err := c.open()
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, &Error{Name: name, Message: err.Error(), Err: err}
+	case word != "":
+		return strained{m, effort.With(m.Name(), word)}, nil
 	}
 	return m, nil
+}
+
+// checkEffort returns an error if the effort in a model's name is none.
+func checkEffort(name string) error {
+	if err := effort.Check(name); err != nil {
+		return &Error{Name: name, Message: shortText(err.Error()), Usage: true}
+	}
+	return nil
 }
 
 // find returns the provider of a name and the provider's own name of the model, nil if there is
@@ -155,6 +173,7 @@ type connection struct {
 	client                    *http.Client
 	price                     *model.Price
 	window, output            int
+	effort                    string
 	wait, turn                time.Duration
 }
 

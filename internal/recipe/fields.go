@@ -19,7 +19,8 @@ var (
 	plainName = newForm(`^[A-Za-z0-9_-]{1,64}$`, 64, "it must have 1 to 64 letters, digits, _ and -")
 	variable  = newForm(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`, 64, "it must be a word of letters, digits and _ that does not start with a digit, at most 64 characters")
 	thing     = newForm(`^[A-Za-z0-9_][A-Za-z0-9_.:/@ -]*$`, 128, "it must have letters, digits and any of _ . : / @ - between, at most 128 characters")
-	modelName = newForm(`^(acp:[A-Za-z0-9_.-]+|[A-Za-z0-9_.-]+/[A-Za-z0-9_.:/@+-]+)$`, 200, "write provider/name, such as anthropic/claude-sonnet-4")
+	modelName = newForm(`^(acp:[A-Za-z0-9_.-]+|[A-Za-z0-9_.-]+/[A-Za-z0-9_.:/@+-]+(#(low|medium|high|xhigh|max))?)$`, 200,
+		"write provider/name, such as anthropic/claude-sonnet-4; an effort after it is #low, #medium, #high, #xhigh or #max")
 	span      = newForm(`^([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*$`, 40,
 		"write a number and a unit, such as 90s, 0.5s or 1h30m")
 )

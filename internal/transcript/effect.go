@@ -233,6 +233,9 @@ func (r *Run) settleAgent(t *Task, d *runlog.Settled, at time.Time) {
 		Priced                bool
 	}
 	_ = json.Unmarshal(d.Input, &started) // as far as it says
+	if started.Effort != "" {
+		started.Model = strings.TrimSuffix(started.Model, "#"+started.Effort)
+	}
 	a := &Agent{
 		Task: t, Use: use, Name: t.Agent, Model: Line(started.Model), Effort: Line(started.Effort), Prompt: Clean(started.Prompt), Window: started.Window,
 		Priced: started.Priced, Began: at, Ended: at,

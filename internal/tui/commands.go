@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep/internal/arguments"
+	"github.com/superstep-dev/superstep/internal/effort"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/transcript"
@@ -41,6 +43,7 @@ func commands() []command {
 		{"resume", "[RUN]", "resume a run, or show it if it has ended", []string{"continue", "open"}, (*Terminal).resumeCommand},
 		{"fork", "[N|STEP]", "a new run from an earlier checkpoint: before a chat's last N messages, before a step", []string{"rewind", "undo"}, (*Terminal).forkCommand},
 		{"model", "[NAME]", "choose the model of the next chat or run", []string{"models"}, (*Terminal).modelCommand},
+		{"effort", "[" + strings.Join(effort.Words(), "|") + "|default]", "how much the model of the next chat or run puts into its answers", nil, (*Terminal).effortCommand},
 		{"cost", "", "tokens and cost, agent by agent", []string{"usage", "tokens", "context"}, (*Terminal).costCommand},
 		{"budget", "AMOUNT", "change what this run may use: 2.50, tokens=200000, time=1h", nil, (*Terminal).budgetCommand},
 		{"graph", "[RUN]", "the graph of the run", nil, func(t *Terminal, args string) tea.Cmd { return t.visit(args, t.showGraph) }},
@@ -358,14 +361,54 @@ func firstNode(r *transcript.Run) string {
 	return "STEP"
 }
 
-func (t *Terminal) modelCommand(args string) tea.Cmd {
-	choose := func(name string) {
-		t.model = name
-		t.say("the next chat or run uses " + name + "; this one keeps its model")
-		if t.run == nil {
-			t.say("the next chat or run uses " + name)
-		}
+// choose sets the model of the next chat or run.
+func (t *Terminal) choose(name string) {
+	t.model = name
+	t.say("the next chat or run uses " + transcript.Line(name))
+	if t.run != nil {
+		t.say("the next chat or run uses " + transcript.Line(name) + "; this one keeps its model and effort")
 	}
+}
+
+// effortCommand sets the effort of the model of the next chat or run.
+func (t *Terminal) effortCommand(args string) tea.Cmd {
+	base, now := effort.Split(t.model)
+	if base == "" && t.catalog != nil {
+		base, now = effort.Split(t.catalog.Model)
+	}
+	word := strings.ToLower(args)
+	switch {
+	case base == "":
+		t.fail(errors.New("there is no model to set the effort of; /model chooses one"))
+	case effort.With(base, "low") == base:
+		t.fail(fmt.Errorf("the model %s has no effort to set; /model chooses another", transcript.Line(base)))
+	case word == "":
+		var offers []offer
+		for _, w := range append(effort.Words(), "default") {
+			about := ""
+			if w == cmp.Or(now, "default") {
+				about = "chosen"
+			}
+			offers = append(offers, offer{text: w, name: w, about: about})
+		}
+		t.push(newChoosePane(t, "effort of "+transcript.Line(base)+" in the next chat or run", offers, func(o offer) tea.Cmd { return t.effortCommand(o.name) }))
+	case word == "default":
+		t.choose(base)
+	case !effort.Known(word):
+		t.fail(fmt.Errorf("%q is no effort; want %s, or default", transcript.Line(args), effort.List()))
+	default:
+		t.choose(effort.With(base, word))
+	}
+	return nil
+}
+
+func (t *Terminal) modelCommand(args string) tea.Cmd {
+	if err := effort.Check(args); err != nil {
+		t.fail(err)
+		return nil
+	}
+	args, word := effort.Split(args)
+	choose := func(name string) { t.choose(effort.With(name, word)) }
 	if strings.EqualFold(args, "default") {
 		t.model = ""
 		t.say("the next chat or run uses the model that is configured")
@@ -393,6 +436,8 @@ func (t *Terminal) modelCommand(args string) tea.Cmd {
 			}
 			var offers []offer
 			var names, lacks []string
+			chosen, strain := effort.Split(t.model)
+			configured, _ := effort.Split(list.Use.Model)
 			for _, p := range list.Providers {
 				for _, m := range p.Models {
 					if !p.Configured {
@@ -400,11 +445,13 @@ func (t *Terminal) modelCommand(args string) tea.Cmd {
 						continue
 					}
 					about := ""
-					if m.Name == list.Use.Model {
+					if m.Name == configured {
 						about = "configured: " + list.Use.Why
 					}
-					if m.Name == t.model {
-						about = strings.TrimSpace("chosen " + about)
+					if m.Name == chosen {
+						if about = strings.TrimSpace("chosen " + about); strain != "" {
+							about = "effort " + strain + ", " + about
+						}
 					}
 					names = append(names, m.Name)
 					offers = append(offers, offer{text: transcript.Line(m.Name), name: m.Name, about: transcript.Line(about)})

@@ -566,9 +566,43 @@ func TestModelCommand(t *testing.T) {
 	d.shows("uses a/two")
 	d.press("/model b/x", "enter")
 	d.shows("b is not set up: set B_KEY")
+	d.press("/model two#HIGH", "enter")
+	d.shows("uses a/two#high")
+	d.press("/model two#fast", "enter")
+	d.shows("want low, medium, high, xhigh or max")
 	d.press("/model a/twoo", "enter", "/model", "enter", "on", "enter", "hello", "enter")
 	if len(d.starts) != 1 || d.starts[0].Model != "a/one" {
 		t.Errorf("%+v", d.starts)
+	}
+}
+
+func TestEffortCommand(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.prints = func([]string) (string, error) {
+		return `{"use":{"model":"a/one","why":"a key"},"providers":[{"name":"a","configured":true,"models":[{"name":"a/one"}]}]}`, nil
+	}
+	for _, none := range []string{"", "offline", "acp:x"} {
+		d.term.model, d.term.catalog.Model = "", none
+		d.press("/effort high", "enter")
+		d.shows("/model chooses")
+	}
+	d.term.catalog.Model = "a/one"
+	d.press("/effort fast", "enter")
+	d.shows("low, medium, high, xhigh or max, or default")
+	d.press("hello", "enter", "/new", "enter", "/effort high", "enter")
+	d.shows("uses a/one#high")
+	d.press("/model", "enter")
+	d.shows("effort high, chosen")
+	d.press("esc", "hello", "enter", "/new", "enter", "/effort", "enter")
+	d.shows("effort of a/one")
+	d.press("max", "enter", "hello", "enter", "/new", "enter", "/effort default", "enter", "hello", "enter")
+	var got []string
+	for _, s := range d.starts {
+		got = append(got, s.Model)
+	}
+	if want := []string{"", "a/one#high", "a/one#max", "a/one"}; !slices.Equal(got, want) {
+		t.Errorf("models %q, want %q", got, want)
 	}
 }
 
