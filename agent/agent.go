@@ -213,6 +213,7 @@ type run struct {
 	heeded  int    // the number of the turn before which users were heard, from 1
 	idRoot  string // what the IDs of messages begin with
 	added   int    // messages so far
+	trimmed int    // the number of the turn before which the conversation was summed up last, from 1
 }
 
 // maxPrompt is the maximum size of a prompt in bytes, about 250,000 tokens. Every turn of every parallel agent copies its prompt several times.
@@ -360,13 +361,17 @@ func (r *run) announce(ctx context.Context) error {
 	return err
 }
 
-// heed adds new messages of users to the conversation before the agent's nth turn, and reports whether there were any. Before is the key of the turn
+// heed adds new messages of users to the conversation before the agent's nth turn, and reports whether there were any. If a user asks for it, the
+// conversation before them is summed up. Before is the key of the turn
 // that the agent was about to end with, if that turn is from the log.
 func (r *run) heed(ctx context.Context, n int, before string) (bool, error) {
 	if r.heeded == n+1 {
 		return false, nil
 	}
-	texts, err := r.scope.Steered(ctx, fmt.Sprintf("%ssteer-%d", r.prefix, n), r.Name, r.work.Key, turnKey(r.prefix, n), before)
+	texts, compact, err := r.scope.Steered(ctx, fmt.Sprintf("%ssteer-%d", r.prefix, n), r.Name, r.work.Key, turnKey(r.prefix, n), before)
+	if err == nil && compact {
+		err = r.compact(ctx, n)
+	}
 	for _, text := range texts {
 		r.heeded = n + 1
 		r.add(model.UserText(text))

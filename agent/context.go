@@ -58,11 +58,30 @@ func (r *run) trim(ctx context.Context, n int) error {
 		}
 	}
 	if key := fmt.Sprintf("%scompact-%d", r.prefix, n); due(key, compactAt) {
-		if _, err := r.shrink(ctx, key, false); err != nil {
+		shorter, err := r.shrink(ctx, key, false)
+		if err != nil {
 			return err
+		}
+		if shorter {
+			r.trimmed = n + 1
 		}
 	}
 	return nil
+}
+
+// compact sums up the conversation before a turn because a user asks for it. A turn that has already begun gets the same conversation again. An external
+// agent keeps its conversation itself.
+func (r *run) compact(ctx context.Context, n int) error {
+	if r.trimmed == n+1 || r.external() {
+		return nil
+	}
+	key := fmt.Sprintf("%scompact-%d-asked", r.prefix, n)
+	_, done := r.scope.Done(key)
+	if _, begun := r.scope.Hint(turnKey(r.prefix, n)); begun && !r.scope.Does(key, done) {
+		return nil
+	}
+	_, err := r.shrink(ctx, key, false)
+	return err
 }
 
 // clear truncates the results before the last messages, and reports whether there were any.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -51,20 +52,36 @@ has the new budget at once: what waits for a larger one goes on. Any other has i
 
 func runsSteer(a *app) *cobra.Command {
 	var agent string
+	var short bool
 	cmd := &cobra.Command{
 		Use: "steer ID TEXT...", SuggestFor: []string{"say", "tell", "message"}, Short: "Say something to an agent of a run, in any process",
-		Args:              nargs(2, math.MaxInt, "runs steer: name the run and give the text: ID TEXT"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if short && len(args) == 1 {
+				return nil
+			}
+			if short {
+				return usage("runs steer: --compact takes the run and no text: ID --compact")
+			}
+			return nargs(2, math.MaxInt, "runs steer: name the run and give the text: ID TEXT")(cmd, args)
+		},
 		ValidArgsFunction: a.ids,
 		Long: `Say something to an agent of a run, in any process
 
 The agent reads it before its next turn, once, and does not end before. Without --agent that is the lead, the first agent that runs.
-If nobody executes the run, the agent reads it when the run is resumed.`,
-		Example: examples(a.cfg.Name, `runs steer @last "Use the API instead"`, "", `runs steer 7f3a --agent 'work/task[1.1]/explorer' "Skip the tests"`, ""),
+If nobody executes the run, the agent reads it when the run is resumed.
+
+With --compact there is no text: before its next turn the agent sums up its conversation, as it does by itself when the context
+of its model is nearly full. A chat that waits for a message does so before the next answer.`,
+		Example: examples(a.cfg.Name, `runs steer @last "Use the API instead"`, "", `runs steer 7f3a --agent 'work/task[1.1]/explorer' "Skip the tests"`, "",
+			"runs steer 7f3a --compact", ""),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		e, info, err := findRun(cmd.Context(), a, args[0])
 		if err != nil {
 			return err
+		}
+		if short {
+			return askCompact(cmd.Context(), a, &info, agent)
 		}
 		text := strings.Join(args[1:], " ")
 		if strings.TrimSpace(text) == "" {
@@ -87,10 +104,31 @@ If nobody executes the run, the agent reads it when the run is resumed.`,
 		return nil
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent's path (default: the lead)")
+	cmd.Flags().BoolVar(&short, "compact", false, "sum up the conversation instead of a text")
 	_ = cmd.RegisterFlagCompletionFunc("agent", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return speakers(a, cmd, args)
 	}) // it fails if there is no such flag
 	return cmd
+}
+
+// askCompact asks an agent to sum up its conversation, and tells when it does.
+func askCompact(ctx context.Context, a *app, info *runlog.Info, agent string) error {
+	waits, err := compact(ctx, a.store, info, agent)
+	if err != nil {
+		return err
+	}
+	if a.programs() {
+		return a.out.value(map[string]any{"run": info.ID, "status": info.Status, "agent": agent, "compact": true})
+	}
+	switch after := later(a, info); {
+	case waits:
+		a.err.line("the conversation is summed up before the next answer")
+	case after != "":
+		a.err.line("the request waits in run " + info.ID + after)
+	default:
+		a.err.line("the conversation is summed up before the agent's next turn")
+	}
+	return nil
 }
 
 // later describes how a run that no process executes can be resumed, "" for other runs.

@@ -32,10 +32,10 @@ func (j *Journal) rebudget(ctx context.Context, r *unlisted.Request) error {
 //
 // Work names the agent within its task, "" if it is the only one. Turn is the key of the next turn; if it has already begun, Steered returns nothing
 // new. Before is "", or the key of the turn that the agent was about to end with; if its task has done anything since, which depends on that end,
-// Steered returns nothing new.
-func (s *Scope) Steered(ctx context.Context, key, agent, work, turn, before string) (texts []string, err error) {
+// Steered returns nothing new. Compact reports that a user wants the agent to sum up the conversation before these messages.
+func (s *Scope) Steered(ctx context.Context, key, agent, work, turn, before string) (texts []string, compact bool, err error) {
 	if s == nil {
-		return nil, nil
+		return nil, false, nil
 	}
 	_, told := s.Done(key)
 	var said []mail.Message
@@ -47,14 +47,18 @@ func (s *Scope) Steered(ctx context.Context, key, agent, work, turn, before stri
 		})
 	}
 	if !s.Does(key, told || len(said) > 0) {
-		return nil, nil
+		return nil, false, nil
 	}
 	e := &Effect{Key: key, Kind: mail.KindSteer, Name: agent}
 	out, err := Do(ctx, s, e, func(context.Context, string) (mail.Steering, error) { return mail.Steering{Messages: said}, nil })
 	for _, m := range out.Messages {
+		if m.Compact {
+			compact = true
+			continue
+		}
 		texts = append(texts, m.Text)
 	}
-	return texts, err
+	return texts, compact, err
 }
 
 // endsWith reports whether the last record of a task, with everything inside it, belongs to the effect with a key.
@@ -87,9 +91,17 @@ func (j *Journal) said(path string) (all []mail.Message) {
 	defer c.mu.Unlock()
 	c.mail = slices.DeleteFunc(c.mail, func(r unlisted.Request) bool { return j.handled[r.ID] })
 	for i := range c.mail {
-		var text string
-		if r := &c.mail[i]; r.Path == path && json.Unmarshal(r.Data, &text) == nil {
-			all = append(all, mail.Message{Request: r.ID, Text: text})
+		r := &c.mail[i]
+		m := mail.Message{Request: r.ID}
+		var other struct{ Compact bool }
+		if json.Unmarshal(r.Data, &other) == nil {
+			m.Compact = other.Compact
+		}
+		switch {
+		case m.Compact && (r.Path == path || r.Path == "" && !strings.Contains(path, "/")):
+			all = append(all, m)
+		case !m.Compact && r.Path == path && json.Unmarshal(r.Data, &m.Text) == nil:
+			all = append(all, m)
 		}
 	}
 	return all

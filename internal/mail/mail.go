@@ -45,6 +45,7 @@ type Steering struct {
 type Message struct {
 	Request string `json:"request"` // its ID
 	Text    string `json:"text"`
+	Compact bool   `json:"compact,omitempty"` // in place of a text: the agent is to sum up its conversation
 }
 
 // SteeringOf returns the messages that the outcome of an effect of KindSteer holds, and nil for other effects.

@@ -83,7 +83,11 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 	case Bookkeeping(d.Kind):
 	case d.Kind == mail.KindSteer:
 		for _, m := range mail.SteeringOf(&d) {
-			r.add(t, d.Key, Part{Kind: Note, Text: "a user says: " + Clean(m.Text)})
+			text := "a user says: " + Clean(m.Text)
+			if m.Compact {
+				text = "a user asks to sum up the conversation"
+			}
+			r.add(t, d.Key, Part{Kind: Note, Text: text})
 		}
 	case d.Kind == "model":
 		r.settleTurn(t, &d, rec.Time, false)

@@ -46,6 +46,7 @@ func commands() []command {
 		{"effort", "[" + strings.Join(effort.Words(), "|") + "|default]", "how much the model of the next chat or run puts into its answers", nil, (*Terminal).effortCommand},
 		{"cost", "", "tokens and cost, agent by agent", []string{"usage", "tokens", "context"}, (*Terminal).costCommand},
 		{"budget", "AMOUNT", "change what this run may use: 2.50, tokens=200000, time=1h", nil, (*Terminal).budgetCommand},
+		{"compact", "", "sum up this conversation before the next answer", []string{"summarize"}, (*Terminal).compactCommand},
 		{"graph", "[RUN]", "the graph of the run", nil, func(t *Terminal, args string) tea.Cmd { return t.visit(args, t.showGraph) }},
 		{"history", "[RUN]", "go back in time", []string{"timeline"}, func(t *Terminal, args string) tea.Cmd { return t.visit(args, t.showHistory) }},
 		{"tasks", "", "show or hide the task list", []string{"todos"}, func(t *Terminal, _ string) tea.Cmd {
@@ -520,6 +521,26 @@ func (t *Terminal) budgetCommand(args string) tea.Cmd {
 			t.say("the budget is changed; resume the run with /resume")
 		}
 	})
+}
+
+// compactCommand lets the lead of the shown run sum up its conversation.
+func (t *Terminal) compactCommand(args string) tea.Cmd {
+	switch {
+	case t.run == nil:
+		t.say("no run is shown; /runs lists them")
+		return nil
+	case args != "":
+		t.fail(errors.New("/compact takes nothing; what the summary should keep can be said in a message before"))
+		return nil
+	}
+	when := "before the agent's next turn"
+	switch r := &t.run.run; {
+	case r.AwaitsMessage():
+		when = "before the next answer"
+	case r.Status != runlog.Running || t.run.ended:
+		when += "; /resume resumes the run"
+	}
+	return t.carryOut("compact", []string{"runs", "steer", "--compact", "--", t.run.id}, func(string) { t.say("the conversation is summed up " + when) })
 }
 
 // carryOut carries out a command line of this program whose output is a notice at most.

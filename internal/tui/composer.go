@@ -235,7 +235,9 @@ func (c *composer) heard(run string, rec *runlog.Record) {
 	case runlog.KindSettled:
 		if s := mail.Settled(rec); s != nil {
 			for _, m := range mail.SteeringOf(s) {
-				texts = append(texts, m.Text)
+				if !m.Compact {
+					texts = append(texts, m.Text)
+				}
 			}
 		}
 	}

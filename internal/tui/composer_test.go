@@ -393,6 +393,8 @@ func TestCommands(t *testing.T) {
 	}
 	d.press("/budget 2", "enter")
 	d.shows("no run is shown")
+	d.press("ctrl+c", "/compact", "enter")
+	d.shows("no run is shown")
 	d.commands = nil
 	d.press("!go test ./...", "enter")
 	if len(d.commands) != 1 || !slices.Equal(d.commands[0], []string{"tools", "call", "bash", `{"command":"go test ./..."}`, "--ask=bash"}) {

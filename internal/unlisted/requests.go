@@ -25,9 +25,13 @@ const (
 	KindReply runlog.Kind = "answer.requested"
 	// KindBudget changes the budget of the run, see runlog.Budget.Over. Data is a runlog.Budget.
 	KindBudget runlog.Kind = "budget.requested"
-	// KindSteer adds a user's message to the conversation of the agent at that path, before its next turn. Data is a string.
+	// KindSteer adds a user's message to the conversation of the agent at that path, before its next turn. Data is a string. With the data
+	// Compact, the agent sums up its conversation instead. A Path of "" then means the next agent that is a task of the run itself.
 	KindSteer runlog.Kind = "steer.requested"
 )
+
+// Compact is the data of a request of KindSteer that has no text: the agent sums up its conversation before its next turn.
+const Compact = `{"compact":true}`
 
 // A Request asks the holder of a run for something.
 type Request struct {

@@ -257,7 +257,9 @@ func (c *conversation) effect(path string, d *runlog.Settled) error {
 	case d.Kind == mail.KindSteer:
 		c.answer()
 		for _, m := range mail.SteeringOf(d) {
-			c.say(model.User, m.Text)
+			if !m.Compact {
+				c.say(model.User, m.Text)
+			}
 		}
 	case d.Kind == "tool" && strings.HasPrefix(turn, "turn-"):
 		var res tool.Result
