@@ -21,7 +21,7 @@ var (
 	thing     = newForm(`^[A-Za-z0-9_][A-Za-z0-9_.:/@ -]*$`, 128, "it must have letters, digits and any of _ . : / @ - between, at most 128 characters")
 	modelName = newForm(`^(acp:[A-Za-z0-9_.-]+|[A-Za-z0-9_.-]+/[A-Za-z0-9_.:/@+-]+(#(low|medium|high|xhigh|max))?)$`, 200,
 		"write provider/name, such as anthropic/claude-sonnet-4; an effort after it is #low, #medium, #high, #xhigh or #max")
-	span      = newForm(`^([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*$`, 40,
+	span = newForm(`^([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*$`, 40,
 		"write a number and a unit, such as 90s, 0.5s or 1h30m")
 )
 
