@@ -389,7 +389,7 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 		}
 		i := s.find(l)
 		if !turn && s.stopped(l, i) {
-			i = -1
+			i = s.end // as an outcome that comes later: others at the same path may go on
 		}
 		if i == s.cursor && i < s.end && turn {
 			return i, nil
