@@ -113,7 +113,7 @@ func TestEffort(t *testing.T) {
 	if code, _, errs := w.run("run", "agent", "more", "--continue", "@last"); code != 0 && code != cli.ExitPaused {
 		t.Errorf("exit code %d\n%s", code, errs)
 	} else if got := s.taken(); got != "gpt-5.4 high" {
-		t.Errorf("the chat goes on with %q", got)
+		t.Errorf("the chat continues with %q", got)
 	}
 	for _, bad := range [][]string{
 		{"run", "agent", "x", "--model", "openai/gpt-5.4#fast"}, {"run", "recipe.yaml", "--model", "gpt-5.4#"}, {"models", "use", "openai/gpt-5.4#fast"},
@@ -143,7 +143,7 @@ func TestEffort(t *testing.T) {
 	}
 }
 
-// A run that is killed in a turn goes on with the effort that it began with, whatever the environment says by then.
+// A run that is killed in a turn is resumed with the effort that it began with, whatever the environment says by then.
 func TestEffortKilled(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "superstep")
 	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", bin, ".").CombinedOutput(); err != nil {

@@ -351,7 +351,7 @@ func TestConvention36(t *testing.T) {
 			if i >= cut {
 				read(&late, second)
 			}
-			if i == cut || i == len(s.followed)-1 { // what changed and what there is are the same, also under way
+			if i == cut || i == len(s.followed)-1 { // the changes and the whole are the same, also under way
 				read(&early, first)
 				var now transcript.Feed
 				whole := &shown{}

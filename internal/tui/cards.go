@@ -377,7 +377,7 @@ func (t *Terminal) goOn() tea.Cmd {
 			t.say("answered; the budget of run " + id + " is used up")
 			continue
 		case r.Status == runlog.Paused && r.By != "":
-			t.say("answered; run " + id + " was paused by " + r.By + " and goes on with /resume")
+			t.say("answered; run " + id + " was paused by " + r.By + "; /resume resumes it")
 			continue
 		}
 		t.say("resuming run " + id + " …")

@@ -30,7 +30,7 @@ func gateAsks(text string) runlog.Question {
 	return runlog.Question{Kind: runlog.QuestionGate, Key: "gate", Text: text, Options: []string{"approve", "edit: …", "reject"}, Schema: json.RawMessage(gateSchema)}
 }
 
-// Every kind of question is answered at its card, and the run goes on with the answer.
+// Every kind of question is answered at its card, and the run continues with the answer.
 func TestCardKinds(t *testing.T) {
 	t.Parallel()
 	text := json.RawMessage(`{"type":"string"}`)

@@ -242,7 +242,7 @@ func (t *Terminal) runCommand(w *workflow.Workflow, line string) tea.Cmd {
 		return nil
 	}
 	loose := *w
-	if w.Inputs != nil { // what there is goes into the form
+	if w.Inputs != nil { // the inputs that were given go into the form
 		schema := *w.Inputs
 		schema.Required, loose.Inputs = nil, &schema
 	}

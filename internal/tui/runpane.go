@@ -142,17 +142,24 @@ func (v *runPane) blocks(w int, yield func([]string) bool) {
 func (v *runPane) step(s *transcript.Step, w int, yield func([]string) bool) bool {
 	own := s.Own()
 	single := len(own) == 1 && len(own[0].Agents)+len(own[0].Parts) > 0 && own[0].Items == 0
+	var rows []row
+	var on map[*transcript.Task]bool
+	path := ""
+	if !single || !s.Done && !v.talks() {
+		rows = rowsOf(&v.f.run, s)
+		on, path = v.critical(s, len(rows))
+	}
 	if single {
 		if !v.alone(own[0], w, yield) {
 			return false
 		}
-	} else if rows := v.rows(s, w); len(rows) > 0 && !yield(rows) {
+	} else if lines := v.tree(rows, on, w, s.Done); len(lines) > 0 && !yield(lines) {
 		return false
 	}
 	if v.talks() {
 		return true
 	}
-	return yield(v.divider(s, w))
+	return yield(v.divider(s, rows, path, w))
 }
 
 // alone yields the parts of a task that is alone in its step.
@@ -274,7 +281,8 @@ func (v *runPane) sweep() {
 // live draws what a running task says or does at the moment.
 func (v *runPane) live(t *transcript.Task, w int) []string {
 	pal := v.t.pal
-	if len(t.Live()) == 0 {
+	text := t.LiveTail(64 << 10)
+	if text == "" {
 		delete(v.said, t)
 		if t.Thinking || t.Current() == nil && !t.Queued {
 			return []string{" " + pal.Dim(spinner(v.t.frame)+" thinking")}
@@ -289,14 +297,7 @@ func (v *runPane) live(t *transcript.Task, w int) []string {
 		said = &liveText{}
 		v.said[t] = said
 	}
-	return said.draw(v.t, t.LiveTail(64<<10), w)
-}
-
-// rows draws the agents of a step.
-func (v *runPane) rows(s *transcript.Step, w int) []string {
-	all := rowsOf(&v.f.run, s)
-	crit, _ := v.critical(s, len(all))
-	return v.tree(all, crit, w, s.Done)
+	return said.draw(v.t, text, w)
 }
 
 // tree draws agents that work side by side: the most important ones in declared order, and what the selected one says and does.
@@ -404,8 +405,8 @@ func (v *runPane) chosen() *transcript.Task {
 	return nil
 }
 
-// divider is the line above a step.
-func (v *runPane) divider(s *transcript.Step, w int) []string {
+// divider is the line above a step with its rows, which are not needed once it is done, and the critical path from it on.
+func (v *runPane) divider(s *transcript.Step, rows []row, path string, w int) []string {
 	r := &v.f.run
 	now := v.t.opt.Now()
 	if s.Done {
@@ -424,7 +425,6 @@ func (v *runPane) divider(s *transcript.Step, w int) []string {
 		return lines
 	}
 	done, waiting, failed := 0, 0, 0
-	rows := rowsOf(r, s)
 	for _, x := range rows {
 		switch {
 		case x.State == transcript.Waiting:
@@ -456,7 +456,7 @@ func (v *runPane) divider(s *transcript.Step, w int) []string {
 	if failed > 0 {
 		text += fmt.Sprintf(" · %d failed", failed)
 	}
-	if _, path := v.critical(s, len(rows)); path != "" && w >= 80 {
+	if path != "" && w >= 80 {
 		text += " · critical path: " + path
 	}
 	return []string{fill(text, w)}

@@ -280,7 +280,7 @@ With a model on this machine: start Ollama, LM Studio or llama.cpp. It is found 
 To use another model than the one that is found:
   /model PROVIDER/NAME                           here
   superstep config set model PROVIDER/NAME       from now on
-  superstep models list                          what there is, and what each lacks
+  superstep models list                          all models, and what each lacks
 
 Then start superstep again.`))
 	return nil

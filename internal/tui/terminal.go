@@ -675,7 +675,7 @@ func (t *Terminal) stopKey() tea.Cmd {
 func (t *Terminal) stopRun() tea.Cmd {
 	id := t.run.id
 	return t.do("stopping run "+id, func(ctx context.Context, e *superstep.Engine) error { return e.Pause(ctx, id, "person") }, func() {
-		t.say("run " + id + " is stopped; go on with /resume, or superstep runs resume " + id)
+		t.say("run " + id + " is stopped; resume it with /resume, or superstep runs resume " + id)
 	})
 }
 
