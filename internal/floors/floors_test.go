@@ -34,7 +34,7 @@ var floors = []struct {
 	}},
 	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "internal/pregel", "internal/pregel/pregeltest", "internal/transcript", "internal/transcript/recorded", "internal/events", "internal/events/eventstest", "internal/live", "internal/rundir", "vertex"}},
 	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "internal/definition", "agent/team", "agent/acp", "internal/acptest"}},
-	{"3", []string{"workflow", "internal/recipe", "internal/compile"}},
+	{"3", []string{"workflow", "internal/question", "internal/recipe", "internal/compile"}},
 	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/research"}},
 	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
 	{"6", []string{"host"}},

@@ -16,6 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
@@ -66,7 +67,7 @@ func (f *following) asking() []*transcript.Question {
 	open, again := f.run.Open(), map[string]bool{}
 	for i := len(open) - 1; i >= 0; i-- { // of two with one address, such as in a file that somebody made, the last one counts
 		id := identity(open[i].Asked.Path, open[i].Asked.Key)
-		if again[id] || kindOfQuestion(&open[i].Asked) == runlog.QuestionMessage {
+		if again[id] || question.Kind(&open[i].Asked) == runlog.QuestionMessage {
 			open[i] = nil
 		}
 		again[id] = true
@@ -260,11 +261,11 @@ func (t *Terminal) nextAfter(c *cardView) string {
 
 // brieflyAsks returns the question on one line.
 func (c *cardView) brieflyAsks() string {
-	who := transcript.Line(spelled(c.q.Path))
+	who := transcript.Line(question.Spelled(c.q.Path))
 	if call := c.q.Call; call != nil {
-		return who + " " + wants(call)
+		return who + " " + question.Wants(call)
 	}
-	return who + ": " + transcript.Line(headed(c.q.Header, c.q.Question))
+	return who + ": " + transcript.Line(question.Headed(c.q.Header, c.q.Question))
 }
 
 // cardLines draws the card, or how many questions were put away.
@@ -458,7 +459,7 @@ func (t *Terminal) meet() tea.Cmd {
 // meets returns the answer of a mode to a question, nil to ask the user. Nothing is accepted of a run that was imported.
 func meets(mode string, imported bool, q *transcript.Question) *runlog.Answer {
 	switch {
-	case kindOfQuestion(&q.Asked) != runlog.QuestionPermission:
+	case question.Kind(&q.Asked) != runlog.QuestionPermission:
 	case mode == modePlan:
 		return &runlog.Answer{Value: json.RawMessage(`"` + agent.AnswerDeny + `: plan mode: propose, change nothing"`), By: byPlan}
 	case mode == modeEdits && !imported && q.Asked.Call != nil && plainEdit(q.Asked.Call) && slices.Contains(q.Options, agent.AnswerOnce):
@@ -474,9 +475,9 @@ func plainEdit(c *runlog.QuestionCall) bool {
 	switch {
 	case c.Tool != "edit_file" && c.Tool != "write_file":
 		return false
-	case c.Diff == "" || c.Larger > 0 || c.Fails != "" || hidden(c.Diff) || len(c.Parts) > 0 || c.Cwd == "" || c.Always == "":
+	case c.Diff == "" || c.Larger > 0 || c.Fails != "" || question.Hidden(c.Diff) || len(c.Parts) > 0 || c.Cwd == "" || c.Always == "":
 		return false
-	case json.Unmarshal(c.Args, &in) != nil || in.Path == "" || hidden(in.Path):
+	case json.Unmarshal(c.Args, &in) != nil || in.Path == "" || question.Hidden(in.Path):
 		return false
 	case c.Rule == "" && c.Reason != "no rule allows it":
 		return false
