@@ -111,8 +111,8 @@ func (p *project) sandboxed() sandboxSettings {
 }
 
 // openSandbox creates the sandbox for this project's commands by the user's settings. If the user wants no sandbox, it returns
-// nil. Close it.
-func (p *project) openSandbox(policy *permit.Policy) (*sandbox.Sandbox, error) {
+// nil. The paths in keep are not written, wherever they are. Close it.
+func (p *project) openSandbox(policy *permit.Policy, keep ...string) (*sandbox.Sandbox, error) {
 	set := p.sandboxed()
 	if set.mode == sandboxOff {
 		return nil, nil
@@ -143,7 +143,11 @@ func (p *project) openSandbox(policy *permit.Policy) (*sandbox.Sandbox, error) {
 		o.Policy.Read = append(o.Policy.Read, repository)
 	}
 	if policy != nil {
-		o.Policy.Network, o.Protect, o.Hide = policy.Network(), policy.Unwritable, p.hidden(policy)
+		o.Policy.Network, o.Hide = policy.Network(), p.hidden(policy)
+		for i, name := range keep {
+			keep[i] = filepath.Join(trust.Resolved(filepath.Dir(name)), filepath.Base(name))
+		}
+		o.Protect = func(path string) bool { return slices.Contains(keep, path) || policy.Unwritable(path) }
 	}
 	if p.dir != "" {
 		o.Cache = filepath.Join(p.h.CacheDir(), "sandbox", digestOf(p.dir))
