@@ -255,7 +255,7 @@ func runWorkflow(ctx context.Context, a *app, name string, g *arguments.Given, r
 	if err != nil {
 		return err
 	}
-	return explainLacking(a, w, runChosen(ctx, a, w, g, r, ans))
+	return explainLacking(a, w, a.allowing(ctx, func() error { return runChosen(ctx, a, w, g, r, ans) }))
 }
 
 func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.Given, r *running, ans tui.Answers) error {

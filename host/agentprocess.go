@@ -96,7 +96,7 @@ func (h *Host) AllowAgent(name string) (string, error) {
 	} else {
 		text = append(text, line...)
 	}
-	if _, err := parseOutsiders(path, text, nil); err != nil {
+	if _, err := parseOutsiders(path, text, all); err != nil {
 		return "", mistake(fmt.Sprintf("%s: write the line `%s: {}` into it yourself; its form is not one that can be added to", path, name))
 	}
 	if err := os.MkdirAll(h.ConfigDir(), 0o700); err != nil {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent/acp"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
@@ -212,8 +213,8 @@ func (h *Host) external(name, dir string) (model.Model, error) {
 		return nil, mistake(fmt.Sprintf("%s is not installed: %v", name, err))
 	}
 	if !o.own {
-		return nil, &Error{Code: "untrusted", Err: &unallowedError{h.modelAgent(o)}, Next: []string{"allow it once and for all: " + h.cfg.Name + " models allow " + o.Name},
-			Message: fmt.Sprintf("%s is another program, %s, and you have not allowed it yet", name, path)}
+		return nil, &Error{Code: superstep.CodeDenied, Err: &unallowedError{h.modelAgent(o)},
+			Message: fmt.Sprintf("%s is another program, %s, and you have not allowed it yet; allow it with: %s models allow %s", name, path, h.cfg.Name, o.Name)}
 	}
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
