@@ -111,8 +111,8 @@ func (p *project) sandboxed() sandboxSettings {
 }
 
 // openSandbox creates the sandbox for this project's commands by the user's settings. If the user wants no sandbox, it returns
-// nil. The paths in keep are not written, wherever they are. Close it.
-func (p *project) openSandbox(policy *permit.Policy, keep ...string) (*sandbox.Sandbox, error) {
+// nil. The paths in keep are not written, even within folders that may be written, but Landlock cannot except them. Close it.
+func (p *project) openSandbox(policy *permit.Policy, keep ...string) (s *sandbox.Sandbox, err error) {
 	set := p.sandboxed()
 	if set.mode == sandboxOff {
 		return nil, nil
@@ -147,13 +147,14 @@ func (p *project) openSandbox(policy *permit.Policy, keep ...string) (*sandbox.S
 		for i, name := range keep {
 			keep[i] = filepath.Join(trust.Resolved(filepath.Dir(name)), filepath.Base(name))
 		}
-		o.Protect = func(path string) bool { return slices.Contains(keep, path) || policy.Unwritable(path) }
+		o.Protect = func(path string) bool {
+			return policy.Unwritable(path) || s.Mode() == sandbox.Namespaces && slices.Contains(keep, path)
+		}
 	}
 	if p.dir != "" {
 		o.Cache = filepath.Join(p.h.CacheDir(), "sandbox", digestOf(p.dir))
 	}
-	s, err := sandbox.New(o)
-	if err != nil {
+	if s, err = sandbox.New(o); err != nil {
 		return nil, err
 	}
 	if set.mode == sandboxRequired && s.Mode() == sandbox.None {
