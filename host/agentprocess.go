@@ -26,8 +26,9 @@ func (h *Host) confine(c *acp.Command, dir string) (*sandbox.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range c.Needs.Write {
-		if filepath.IsAbs(name) { // those of the table; the user makes those that they name
+	for _, name := range append(slices.Clone(c.Needs.Write), h.atHome("~/.config/"+c.Name)) {
+		// Those of the table: it cannot make them itself. The user makes those that they name.
+		if filepath.IsAbs(name) && (slices.Contains(c.Needs.Write, name) || slices.Contains(c.Needs.Read, name)) {
 			if err := os.MkdirAll(name, 0o700); err != nil {
 				return nil, err
 			}

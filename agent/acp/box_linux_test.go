@@ -19,6 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/acp"
 	"github.com/superstep-dev/superstep/internal/acptest"
+	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -276,4 +277,31 @@ func TestIdle(t *testing.T) {
 		t.Errorf("got %+v", out)
 	}
 	until(t, func() bool { return len(living(s.state)) == 0 })
+}
+
+// A real opencode works in the sandbox; see TestOpencode.
+func TestOpencodeConfined(t *testing.T) {
+	t.Parallel()
+	set := opencode(t)
+	for _, mode := range modes(t) {
+		t.Run(string(mode), func(t *testing.T) {
+			s := set(t)
+			home, _ := procgroup.Variable(s.opt.Environ, "HOME")
+			for _, dir := range append(s.cmd.Needs.Write, "~/.config/opencode") { // Landlock lets it make none of its own
+				if err := os.MkdirAll(strings.Replace(dir, "~", home, 1), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.opt.Sandbox = func(_ *acp.Command, dir string) (*sandbox.Sandbox, error) {
+				return sandbox.New(&sandbox.Options{Root: dir, Home: home, Environ: s.opt.Environ, Mode: mode})
+			}
+			if hosts := os.Getenv("SUPERSTEP_OPENCODE_NETWORK"); hosts != "" {
+				s.cmd.Needs.Network = []string{hosts}
+			}
+			s.play(t, "opencode-edit")
+			if b, err := os.ReadFile(filepath.Join(s.dir, "a.txt")); err != nil || string(b) != "one\n2\n" {
+				t.Errorf("%q, %v", b, err)
+			}
+		})
+	}
 }

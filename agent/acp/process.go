@@ -222,7 +222,7 @@ func (p *process) gone() error {
 // said returns the last lines of its standard error, and what the sandbox may have refused it, for the end of an error.
 func (p *process) said() string {
 	text := strings.TrimSpace(clean.Text(p.stderr.Text(mostStderr)))
-	lines := strings.Split(text, "\n")
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' })
 	out := strings.Join(lines[max(0, len(lines)-3):], " | ")
 	if out = out[max(0, len(out)-500):]; out != "" {
 		out = ": " + out
