@@ -205,7 +205,7 @@ var scripts = map[string]*acptest.Script{
 		if strings.Contains(text, "again") {
 			cost = 0.005
 		}
-		for _, c := range []float64{cost / 2, cost, 0} {
+		for _, c := range []float64{cost / 2, cost, 0, cost} { // as after a cancellation
 			a.Live(map[string]any{"sessionUpdate": "usage_update", "used": 10, "size": 100, "cost": map[string]any{"amount": c, "currency": "USD"}})
 		}
 		a.Say("ok")
