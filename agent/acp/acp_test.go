@@ -288,7 +288,7 @@ var scripts = map[string]*acptest.Script{
 			a.Begin("c1", "read", "read", map[string]any{"filePath": "a.txt"})
 			a.End("c1", "what is in it")
 			<-a.Cancelled()
-			return "cancelled"
+			return "end_turn" // trap 3
 		}
 		a.Say("Done.")
 		return "end_turn"

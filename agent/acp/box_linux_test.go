@@ -64,7 +64,9 @@ func (s *stage) boxed(t *testing.T, mode sandbox.Mode, home string) *acp.Command
 	s.opt.Environ = append(os.Environ(), "HOME="+home, "OTHER_TOKEN=secret", "SCRIPTED_KEY=mine")
 	s.opt.Sandbox = func(_ *acp.Command, dir string) (*sandbox.Sandbox, error) {
 		return sandbox.New(&sandbox.Options{Root: dir, Home: home, Environ: s.opt.Environ, Mode: mode, Hide: func(path string) bool { return filepath.Base(path) == ".env" },
-			Protect: func(path string) bool { return mode == sandbox.Namespaces && path == filepath.Join(home, ".scripted", "config") }})
+			Protect: func(path string) bool {
+				return mode == sandbox.Namespaces && path == filepath.Join(home, ".scripted", "config")
+			}})
 	}
 	s.cmd = &acp.Command{Name: "scripted", Argv: []string{os.Args[0]}, Env: acptest.Env(s.script, s.state), Keys: []string{"SCRIPTED_*"}}
 	s.cmd.Needs = sandbox.Needs{Network: []string{"*"}, Write: []string{s.state, "~/.scripted"}}

@@ -27,6 +27,7 @@ type session struct {
 	wake   chan struct{} // has room for one
 	busy   bool          // a prompt is under way
 	quiet  bool          // nothing has come since the prompt
+	left   bool          // the turn was cancelled
 	calls  map[string]*call
 	asks   []*permission // without an answer, in the order in which they came
 	cost   float64       // so far, as the agent reports it
@@ -119,7 +120,7 @@ func (s *session) live() bool {
 // prompt sends a prompt. What the session said before is forgotten.
 func (s *session) prompt(text, mark string) {
 	s.mu.Lock()
-	s.busy, s.quiet = true, true
+	s.busy, s.quiet, s.left = true, true, false
 	s.events, s.asks, s.calls, s.worked = nil, nil, map[string]*call{}, 0
 	s.mu.Unlock()
 	blocks := []map[string]string{{"type": "text", "text": text}}
@@ -177,6 +178,7 @@ func (s *session) answer(answers []external.Answer) {
 func (s *session) cancel() {
 	s.mu.Lock()
 	busy := s.busy
+	s.left = s.left || busy
 	for _, p := range s.asks {
 		p.reply <- ""
 	}
@@ -279,7 +281,7 @@ func (s *session) step(ctx context.Context, st *external.Step, opt *Options) (*e
 		select {
 		case <-ctx.Done():
 			s.cancel()
-			_, _, _ = s.collect(st, out) // how it ended does not matter any more: agents say end_turn then, too
+			_, _, _ = s.collect(st, out) // how it ended does not matter any more
 			out.Lost, out.Done, out.Asks = true, false, nil
 			return out, nil
 		case <-quiet.C:
@@ -372,7 +374,8 @@ func (s *session) collect(st *external.Step, out *external.Stepped) (asks, done 
 			if s.unresolved(st, out); len(later) > 0 { // said after calls that nobody has ended
 				return false, true, nil
 			}
-			out.Usage, out.Done, out.Stop = e.usage, true, stopCode(e.stop)
+			// What was cancelled is known by what was sent: agents say end_turn then, too.
+			out.Usage, out.Done, out.Lost, out.Stop = e.usage, !s.left, s.left, stopCode(e.stop)
 		}
 		s.events = s.events[1:]
 		if out.Done || out.Lost {
