@@ -26,15 +26,18 @@ func (h *Host) confine(c *acp.Command, dir string) (*sandbox.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range append(slices.Clone(c.Needs.Write), h.atHome("~/.config/"+c.Name)) {
-		// Those of the table: it cannot make them itself. The user makes those that they name.
-		if filepath.IsAbs(name) && (slices.Contains(c.Needs.Write, name) || slices.Contains(c.Needs.Read, name)) {
+	folders := slices.Clone(c.Needs.Write)
+	if own := h.atHome("~/.config/" + c.Name); slices.ContainsFunc(c.Needs.Read, func(name string) bool { return within(own, name) }) {
+		folders = append(folders, own) // it makes its own where it has a home folder of its own, but Landlock gives it none
+	}
+	for _, name := range folders {
+		if filepath.IsAbs(name) { // those of the table; the user makes those that they name
 			if err := os.MkdirAll(name, 0o700); err != nil {
 				return nil, err
 			}
 		}
 	}
-	s, err := p.openSandbox(policy, slices.Clone(c.Needs.Read)...)
+	s, err := p.openSandbox(policy, &c.Needs)
 	if s == nil || err != nil {
 		return nil, err
 	}
@@ -109,8 +112,9 @@ func (h *Host) AllowAgent(name string) (string, error) {
 // modelAgent describes an external agent.
 func (h *Host) modelAgent(o *outside) ModelAgent {
 	path, missing := h.find(o)
+	off, _ := h.sandboxOff() // what is wrong with the settings is told where they are used
 	return ModelAgent{Name: acp.Prefix + o.Name, Command: cmp.Or(path, o.Argv[0]), Installed: missing == nil, SignedIn: h.signedIn(o), Login: o.Login, Asks: o.Asks,
-		Sandboxed: !o.Needs.Off, Allowed: o.own}
+		Sandboxed: !o.Needs.Off && !off, Allowed: o.own}
 }
 
 // signedIn reports whether the user is signed in to an agent, as far as files and variables tell.

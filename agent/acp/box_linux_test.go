@@ -289,8 +289,13 @@ func TestOpencodeConfined(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			s := set(t)
 			home, _ := procgroup.Variable(s.opt.Environ, "HOME")
-			for _, dir := range append(s.cmd.Needs.Write, "~/.config/opencode") { // Landlock lets it make none of its own
+			for _, dir := range append(s.cmd.Needs.Write, "~/.config/opencode/agent") { // Landlock lets it make none of its own
 				if err := os.MkdirAll(strings.Replace(dir, "~", home, 1), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for name, text := range map[string]string{"opencode.json": `{"autoupdate": false}`, "AGENTS.md": "Be brief.", "agent/terse.md": "---\ndescription: terse\n---\nBe terse."} {
+				if err := os.WriteFile(filepath.Join(home, ".config", "opencode", name), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}

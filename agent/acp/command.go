@@ -65,7 +65,11 @@ func (c *Command) equip() {
 	case "opencode":
 		c.Keys = []string{"OPENCODE_*", "ANTHROPIC_API_KEY", "DEEPSEEK_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY",
 			"OPENAI_API_KEY", "OPENROUTER_API_KEY", "XAI_API_KEY"}
-		c.Needs.Write, c.Needs.Read = []string{"~/.local/share/opencode", "~/.local/state/opencode"}, []string{"~/.config/opencode", "~/.local/share/opencode/bin"}
+		c.Needs.Write, c.Needs.Read = []string{"~/.local/share/opencode", "~/.local/state/opencode"}, []string{"~/.local/share/opencode/bin"}
+		for _, name := range []string{"config.json", "opencode.json", "opencode.jsonc", "AGENTS.md", "agent", "agents", "command", "commands", "mode", "modes", "plugin",
+			"plugins", "skill", "skills", "tool", "tools"} { // it does not start if it cannot write files of its own beside these
+			c.Needs.Read = append(c.Needs.Read, "~/.config/opencode/"+name)
+		}
 	case "qwen":
 		c.Keys = []string{"QWEN_*", "DASHSCOPE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"}
 		c.Needs.Write, c.Needs.Read = []string{"~/.qwen"}, []string{"~/.qwen/settings.json", "~/.qwen/extensions", "~/.qwen/commands"}
