@@ -67,7 +67,6 @@ func configurable(a *app) *pflag.FlagSet {
 	(&running{}).add(f)
 	f.String("model", "", "")
 	f.Int("snapshot-every", 0, "")
-	f.Int("agent-processes", 4, "agents of other programs that may run at once")
 	f.Bool("terminal.calm", false, "nothing moves in the terminal: no spinners")
 	f.Bool("terminal.history", true, "keep what is typed into the terminal: its history, and drafts")
 	f.String("terminal.theme", "default", "the colors of the terminal: "+strings.Join(tui.Themes(), ", "))
