@@ -45,7 +45,7 @@ func (a *ModelAgent) State() string {
 	case "yes":
 		words = append(words, "signed in")
 	case "no":
-		words = append(words, "not signed in ("+a.Login+")")
+		words = append(words, "no sign-in found ("+a.Login+")")
 	}
 	if a.Asks {
 		words = append(words, "asks before it acts")
@@ -150,7 +150,9 @@ func parseOutsiders(path string, b []byte, out []outside) (_ []outside, err erro
 		for _, f := range entry.Value.Fields {
 			switch f.Key {
 			case "command":
-				o.Argv = texts(f)
+				if o.Argv = nil; f.Value.Kind == frontmatter.List {
+					o.Argv = texts(f)
+				}
 			case "keys":
 				o.Keys = append(o.Keys, texts(f)...)
 			case "network", "read", "write":
@@ -163,8 +165,12 @@ func parseOutsiders(path string, b []byte, out []outside) (_ []outside, err erro
 					}
 				}
 			case "sandbox":
-				on, is := f.Value.Bool()
-				if o.Needs.Off = !on || f.Value.Text == sandboxOff; !is && !o.Needs.Off {
+				switch f.Value.Text {
+				case "off", "false":
+					o.Needs.Off = true
+				case "on", "true":
+					o.Needs.Off = false
+				default:
 					bad(f.Value.Line, f.Value.Col, "sandbox: want on or off")
 				}
 			case "mode":

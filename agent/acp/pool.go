@@ -19,7 +19,7 @@ type Pool struct {
 	opt Options
 
 	mu      sync.Mutex
-	places  map[string]*place // by command and folder
+	places  map[string]*place // by command, with its settings, and folder
 	changed chan struct{}     // closed when a place may have become free
 	closed  bool
 	ends    sync.WaitGroup // of processes that nobody waits for
@@ -97,7 +97,7 @@ func (pool *Pool) tell() {
 
 // take returns the running process of a command in a folder, or starts one. Release lets the pool have it back.
 func (pool *Pool) take(ctx context.Context, c *Command, dir string, st *external.Step) (p *process, release func(), err error) {
-	key := fmt.Sprintf("%q %q %q", c.Argv, c.Env, dir)
+	key := fmt.Sprintf("%q %q %q %+v %q", c.Argv, c.Env, c.Keys, c.Needs, dir)
 	waits := func() {}
 	defer func() { waits() }()
 	for told := false; ; {

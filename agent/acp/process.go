@@ -102,7 +102,9 @@ func (p *process) launch(ctx context.Context, path string, opt *Options) (err er
 		ctx, p.kill = context.WithCancel(context.WithoutCancel(ctx)) // it lives longer than the step that starts it
 		p.exe = bounds.Command(ctx, env, path, p.cmd.Argv[1:]...)
 		p.exe.Dir, p.exe.Stdin, p.exe.Stdout, p.exe.Stderr = p.dir, theirs[0], theirs[1], theirs[2]
-		err = p.exe.Start()
+		if err = p.exe.Start(); err != nil {
+			p.kill()
+		}
 	}
 	for _, f := range theirs {
 		_ = f.Close() // it is the other process's, or nil
