@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/elicit"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -25,9 +26,13 @@ type ServeOptions struct {
 	Version      string // defaults to "0"
 	Instructions string // for the models of clients; defaults to none
 	// Gate decides on a call before it is made; an error refuses the call and is shown to the
-	// client. The arguments of the call may not fit the tool. If nil, every tool that is not pure
-	// is refused, since no user can be asked.
+	// client. The arguments of the call may not fit the tool. If the error has a method
+	// Question() string and the client can ask its user, that user decides: the call happens if the
+	// user accepts the question, which must hold all that there is to decide on. Gate is called again then. If nil, every
+	// tool that is not pure is refused.
 	Gate func(ctx context.Context, t *tool.Tool, c *tool.Call) error
+	// Extend adds to the server what is not a tool of the set, before any client connects. It may be nil.
+	Extend func(server *sdk.Server)
 
 	// Hosts are the values of the header Host that NewHandler answers to, such as "127.0.0.1:7777",
 	// exactly. If empty, no request is answered.
@@ -110,7 +115,7 @@ func newServer(ctx context.Context, tools *tool.Set, o ServeOptions) (*sdk.Serve
 		Instructions: o.Instructions,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 	})
-	slots := make(chan struct{}, maxCalls)
+	slots, asker := make(chan struct{}, maxCalls), new(elicit.Asker)
 	var errs []error
 	for _, t := range tools.Tools() {
 		schema, err := json.Marshal(t.Input)
@@ -139,8 +144,15 @@ func newServer(ctx context.Context, tools *tool.Set, o ServeOptions) (*sdk.Serve
 				return nil, call.Err()
 			}
 			defer func() { <-slots }()
-			return serveCall(call, tools, t, o.Gate, req.Params.Arguments), nil
+			c := &tool.Call{ID: rand.Text(), Key: rand.Text(), Args: req.Params.Arguments}
+			if refused := permit(call, asker, req, o.Gate, t, c); refused != nil {
+				return refused, nil
+			}
+			return serveCall(call, tools, t, c), nil
 		})
+	}
+	if o.Extend != nil {
+		o.Extend(server)
 	}
 	return server, errors.Join(errs...)
 }
@@ -150,12 +162,33 @@ func annotations(e tool.Effect) *sdk.ToolAnnotations {
 	return &sdk.ToolAnnotations{ReadOnlyHint: !changes, IdempotentHint: e == tool.Pure || e == tool.Idempotent, DestructiveHint: &changes}
 }
 
-func serveCall(ctx context.Context, tools *tool.Set, t *tool.Tool, gate func(context.Context, *tool.Tool, *tool.Call) error,
-	args json.RawMessage) *sdk.CallToolResult {
-	c := &tool.Call{ID: rand.Text(), Key: rand.Text(), Args: args}
-	if err := permitted(ctx, gate, t, c); err != nil {
-		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: clean.Text("refused: " + err.Error())}}}
+// permit asks the gate about a call, and the client's user if the gate says so. The result is nil if the call may happen.
+func permit(ctx context.Context, asker *elicit.Asker, req *sdk.CallToolRequest, gate func(context.Context, *tool.Tool, *tool.Call) error,
+	t *tool.Tool, c *tool.Call) *sdk.CallToolResult {
+	err := permitted(ctx, gate, t, c)
+	if ask, ok := errors.AsType[interface {
+		error
+		Question() string
+	}](err); ok && elicit.Can(req) {
+		text := clean.Text(ask.Question())
+		answer, again, failed := asker.Ask(ctx, req, fmt.Sprintf("%q %q %q", t.Name, c.Args, text), &sdk.ElicitParams{Message: text})
+		switch {
+		case again != nil:
+			return again
+		case failed == nil && answer.Action == "accept":
+			c.Permitted = true
+			return nil
+		case failed == nil:
+			err = errors.New("the user did not allow it")
+		}
 	}
+	if err == nil {
+		return nil
+	}
+	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: clean.Text("refused: " + err.Error())}}}
+}
+
+func serveCall(ctx context.Context, tools *tool.Set, t *tool.Tool, c *tool.Call) *sdk.CallToolResult {
 	r := tools.Call(ctx, t.Name, c)
 	out := &sdk.CallToolResult{IsError: r.Error, Content: []sdk.Content{&sdk.TextContent{Text: r.Text}}}
 	if text := bytes.TrimSpace([]byte(r.Text)); !r.Error && t.Output != nil && bytes.HasPrefix(text, []byte("{")) && json.Valid(text) {
