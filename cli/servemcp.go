@@ -300,8 +300,8 @@ type servedQuestion struct {
 	Command  string              `json:"command"` // by which a person answers
 }
 
-// open reports whether a model may answer a question.
-func open(q *tui.Question) bool {
+// byModel reports whether a model may answer a question.
+func byModel(q *tui.Question) bool {
 	kind := question.Kind(&q.Asked)
 	return kind == runlog.QuestionAsk || kind == runlog.QuestionForm || kind == runlog.QuestionGate
 }
@@ -311,7 +311,7 @@ func (s *serving) result(info *runlog.Info, run *transcript.Run) (*sdk.CallToolR
 	out := &servedRun{Run: info.ID, Workflow: info.Workflow, Status: info.Status, Output: run.Output, Error: run.Error, stepLists: stepsOf(run)}
 	others := false
 	for _, q := range asked(info, run) {
-		others = others || !open(&q)
+		others = others || !byModel(&q)
 		out.Questions = append(out.Questions, servedQuestion{
 			Question: q.Address, Kind: question.Kind(&q.Asked), Text: question.Headed(q.Header, q.Question.Question), Agent: q.Agent, Options: q.Options,
 			Schema: q.Asked.Schema, Default: q.Asked.Default, Command: s.answer + " " + info.ID + " " + clean.Shell(q.Address+"="+q.Answers()[0]),
@@ -361,7 +361,7 @@ func (s *serving) follow(ctx context.Context, req *sdk.CallToolRequest, id strin
 		}
 		run.End(info.Status)
 		questions := asked(info, run)
-		i := slices.IndexFunc(questions, func(q tui.Question) bool { return !open(&q) })
+		i := slices.IndexFunc(questions, func(q tui.Question) bool { return !byModel(&q) })
 		if i < 0 || !elicit.Can(req) {
 			return s.result(info, run)
 		}
@@ -530,7 +530,7 @@ func (s *serving) reply(ctx context.Context, req *sdk.CallToolRequest, e *supers
 		return nil, fmt.Errorf("run %s is %s and asks nothing", info.ID, info.Status)
 	case q == nil || g.Question == "" && len(names) > 1:
 		return nil, fmt.Errorf("run %s: name the question; open are: %s", info.ID, strings.Join(names, ", "))
-	case !open(q):
+	case !byModel(q):
 		return nil, fmt.Errorf("%s is a question of kind %s, which a person has to answer, not a model: %s %s", q.Address, question.Kind(&q.Asked), s.answer, info.ID)
 	}
 	value := g.Answer
