@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/superstep-dev/superstep/internal/clean"
@@ -31,7 +29,7 @@ type ServeOptions struct {
 	// user accepts the question, which must hold all that there is to decide on. Gate is called again then. If nil, every
 	// tool that is not pure is refused.
 	Gate func(ctx context.Context, t *tool.Tool, c *tool.Call) error
-	// Extend adds to the server what is not a tool of the set, before any client connects. It may be nil.
+	// Extend adds tools and resources to the server before any client connects. It may be nil.
 	Extend func(server *sdk.Server)
 
 	// Hosts are the values of the header Host that NewHandler answers to, such as "127.0.0.1:7777",
@@ -75,17 +73,18 @@ func Serve(ctx context.Context, tools *tool.Set, in io.Reader, out io.Writer, op
 	if err != nil {
 		return err
 	}
-	stopped := make(chan struct{})
-	var once sync.Once
-	lines := newLines(in, out, func() {
-		once.Do(func() {
-			close(stopped)
-			if c, ok := in.(io.Closer); ok {
-				_ = c.Close() // to end a read; there is nothing to lose
-			}
-		})
+	read, fed := io.Pipe()
+	go func() {
+		_, err := io.Copy(fed, in)
+		fed.CloseWithError(err)
+	}()
+	lines := newLines(read, out, func() {
+		_ = read.Close()
+		if c, ok := in.(io.Closer); ok {
+			_ = c.Close() // to end a read; there is nothing to lose
+		}
 	})
-	session, err := server.Connect(ctx, interruptible{lines, stopped}, nil)
+	session, err := server.Connect(ctx, lines, nil)
 	if err != nil {
 		return err
 	}
@@ -111,10 +110,11 @@ func Serve(ctx context.Context, tools *tool.Set, in io.Reader, out io.Writer, op
 
 // newServer returns the tools of a set as a server of the SDK. Calls end with ctx.
 func newServer(ctx context.Context, tools *tool.Set, o ServeOptions) (*sdk.Server, error) {
-	server := sdk.NewServer(&sdk.Implementation{Name: o.Name, Version: o.Version}, &sdk.ServerOptions{
-		Instructions: o.Instructions,
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
-	})
+	can := &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}
+	if o.Extend != nil {
+		can.Resources = &sdk.ResourceCapabilities{}
+	}
+	server := sdk.NewServer(&sdk.Implementation{Name: o.Name, Version: o.Version}, &sdk.ServerOptions{Instructions: o.Instructions, Capabilities: can})
 	slots, asker := make(chan struct{}, maxCalls), new(elicit.Asker)
 	var errs []error
 	for _, t := range tools.Tools() {
@@ -205,32 +205,4 @@ func permitted(ctx context.Context, gate func(context.Context, *tool.Tool, *tool
 		}
 	}()
 	return gate(ctx, t, c)
-}
-
-// An interruptible is lines over a reader that may not end when it is closed, as a terminal's.
-type interruptible struct {
-	*lines
-	stopped <-chan struct{}
-}
-
-// Connect implements the interface of transports.
-func (e interruptible) Connect(context.Context) (sdk.Connection, error) { return e, nil }
-
-// Read returns when the connection is closed, even if the reader blocks.
-func (e interruptible) Read(ctx context.Context) (jsonrpc.Message, error) {
-	type result struct {
-		msg jsonrpc.Message
-		err error
-	}
-	got := make(chan result, 1)
-	go func() {
-		msg, err := e.lines.Read(ctx)
-		got <- result{msg, err}
-	}()
-	select {
-	case r := <-got:
-		return r.msg, r.err
-	case <-e.stopped:
-		return nil, io.EOF
-	}
 }
