@@ -207,8 +207,12 @@ func (s *serving) find(ctx context.Context, id string) (*superstep.Engine, *runl
 		return nil, nil, err
 	}
 	if strings.HasPrefix(id, s.prefix) {
-		if infos, err := e.Runs(ctx, &runlog.Filter{ID: id}); err != nil || len(infos) > 0 {
-			return e, &infos[0], err
+		infos, err := e.Runs(ctx, &runlog.Filter{ID: id})
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(infos) > 0 {
+			return e, &infos[0], nil
 		}
 	}
 	return nil, nil, fmt.Errorf("no run %q was started over MCP in this folder; the resources %s… are those that were", transcript.Line(id), runURI)
@@ -311,15 +315,21 @@ func (s *serving) result(info *runlog.Info, run *transcript.Run) (*sdk.CallToolR
 	out := &servedRun{Run: info.ID, Workflow: info.Workflow, Status: info.Status, Output: run.Output, Error: run.Error, stepLists: stepsOf(run)}
 	others := false
 	for _, q := range asked(info, run) {
-		others = others || !byModel(&q)
-		out.Questions = append(out.Questions, servedQuestion{
-			Question: q.Address, Kind: question.Kind(&q.Asked), Text: question.Headed(q.Header, q.Question.Question), Agent: q.Agent, Options: q.Options,
-			Schema: q.Asked.Schema, Default: q.Asked.Default, Command: s.answer + " " + info.ID + " " + clean.Shell(q.Address+"="+q.Answers()[0]),
-		})
+		x := servedQuestion{
+			Question: q.Address, Kind: question.Kind(&q.Asked), Text: question.Headed(q.Header, q.Question.Question), Agent: q.Agent,
+			Command: s.answer + " " + info.ID,
+		}
+		if byModel(&q) {
+			x.Options, x.Schema, x.Default = q.Options, q.Asked.Schema, q.Asked.Default
+			x.Command += " " + clean.Shell(q.Address+"="+q.Answers()[0])
+		} else {
+			others = true
+		}
+		out.Questions = append(out.Questions, x)
 	}
 	switch {
 	case others:
-		out.Status, out.Next = host.Waiting, "a person has to answer, not a model: by the command, or wherever the run is open; then run_status with wait"
+		out.Status, out.Next = host.Waiting, "the user has to answer, not a model: at a terminal by the command, or wherever the run is open; then run_status with wait"
 	case out.Questions != nil:
 		out.Status, out.Next = host.Waiting, "call answer"
 	case run.AwaitsMessage():
@@ -575,7 +585,7 @@ func (s *serving) list(ctx context.Context) (sdk.Result, error) {
 		return nil, err
 	}
 	infos, err := e.Runs(ctx, &runlog.Filter{Prefix: s.prefix, Limit: mostListed})
-	out := &sdk.ListResourcesResult{Resources: []*sdk.Resource{}}
+	out := &sdk.ListResourcesResult{Resources: []*sdk.Resource{}, Cacheable: sdk.Cacheable{CacheScope: "private"}}
 	for _, i := range infos {
 		out.Resources = append(out.Resources, &sdk.Resource{
 			URI: runURI + i.ID, Name: i.ID, Title: transcript.Line(i.Workflow + " " + i.Title), Description: string(i.Status), MIMEType: "application/json",
@@ -595,5 +605,5 @@ func (s *serving) read(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.
 		return nil, err
 	}
 	b, err := json.Marshal(showJSON(*info, run, time.Now(), nil))
-	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: req.Params.URI, MIMEType: "application/json", Text: string(b)}}}, err
+	return &sdk.ReadResourceResult{Cacheable: sdk.Cacheable{CacheScope: "private"}, Contents: []*sdk.ResourceContents{{URI: req.Params.URI, MIMEType: "application/json", Text: string(b)}}}, err
 }

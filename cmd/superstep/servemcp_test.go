@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -359,7 +360,7 @@ func TestServePermissionIsNotTheModels(t *testing.T) {
 	s := newMCPServed(t)
 	cs := s.connect("", "", &sdk.CommandTransport{Command: s.command("serve", "--mcp", "--workflows")})
 	out, _ := s.call(cs, "writes", nil)
-	if out.Status != "waiting" || len(out.Questions) != 1 || out.Questions[0].Kind != "permission" || !strings.Contains(out.Next, "a person has to answer") {
+	if out.Status != "waiting" || len(out.Questions) != 1 || out.Questions[0].Kind != "permission" || !strings.Contains(out.Next, "the user has to answer, not a model") {
 		t.Fatalf("%+v", out)
 	}
 	for _, value := range []any{"once", "always", map[string]any{"decision": "once"}} {
@@ -442,6 +443,17 @@ func TestServeRefusesAgents(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != 6 || !strings.Contains(string(out), "delegation is one level deep") {
 		t.Errorf("%v: %s", err, out)
+	}
+	b, err := os.ReadFile(s.binary)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(s.dir, "superstep"), b, 0o700)
+	}
+	const inside = "name: inside\nsteps: [{id: serve, tool: bash, args: {command: \"./superstep serve --mcp --workflows < /dev/null 2>&1 || true\"}}]\n"
+	if err = errors.Join(err, os.WriteFile(filepath.Join(s.dir, "inside.yaml"), []byte(inside), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.run("run", "inside.yaml", "--allow", "bash"); !strings.Contains(out, "delegation is one level deep") {
+		t.Errorf("within a run: %s", out)
 	}
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	if cs, err := client.Connect(t.Context(), s.http(true), nil); err == nil {
