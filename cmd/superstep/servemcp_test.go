@@ -7,15 +7,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -60,10 +59,10 @@ type mcpServed struct {
 	action   string // of the client's user
 }
 
-func newMCPServed(t *testing.T) *mcpServed {
+func newMCPServed(t *testing.T, binary string) *mcpServed {
 	t.Helper()
 	home := t.TempDir()
-	s := &mcpServed{t: t, binary: crashBinary(t), dir: t.TempDir(), data: filepath.Join(home, "data")}
+	s := &mcpServed{t: t, binary: binary, dir: t.TempDir(), data: filepath.Join(home, "data")}
 	s.env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SUPERSTEP_") || strings.HasPrefix(v, "XDG_") }),
 		"HOME="+home, "SUPERSTEP_DATA_DIR="+s.data)
 	flows := filepath.Join(home, ".config", "superstep", "workflows")
@@ -206,8 +205,27 @@ func (s *mcpServed) call(cs *sdk.ClientSession, name string, args any, meta ...s
 	return out, fault
 }
 
-func TestServeWorkflows(t *testing.T) {
-	s := newMCPServed(t)
+// The official client drives the built command.
+func TestServeMCP(t *testing.T) {
+	binary := crashBinary(t)
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *mcpServed)
+	}{
+		{"workflows", serveWorkflows},
+		{"permission is not the model's", servePermission},
+		{"killed", serveKilled},
+		{"agents are refused", serveRefusesAgents},
+		{"tools ask the user", serveToolsElicit},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.test(t, newMCPServed(t, binary))
+		})
+	}
+}
+
+func serveWorkflows(t *testing.T, s *mcpServed) {
 	stdio := func() sdk.Transport {
 		return &sdk.CommandTransport{Command: s.command("serve", "--mcp", "--workflows")}
 	}
@@ -356,8 +374,7 @@ func (s *mcpServed) serves(version string, transport sdk.Transport) {
 }
 
 // A model does not permit anything; a person elsewhere does.
-func TestServePermissionIsNotTheModels(t *testing.T) {
-	s := newMCPServed(t)
+func servePermission(t *testing.T, s *mcpServed) {
 	cs := s.connect("", "", &sdk.CommandTransport{Command: s.command("serve", "--mcp", "--workflows")})
 	out, _ := s.call(cs, "writes", nil)
 	if out.Status != "waiting" || len(out.Questions) != 1 || out.Questions[0].Kind != "permission" || !strings.Contains(out.Next, "the user has to answer, not a model") {
@@ -380,8 +397,7 @@ func TestServePermissionIsNotTheModels(t *testing.T) {
 }
 
 // A run survives its client and its server. A run whose process was killed is resumed.
-func TestServeKilled(t *testing.T) {
-	s := newMCPServed(t)
+func serveKilled(t *testing.T, s *mcpServed) {
 	server := s.command("serve", "--mcp", "--workflows")
 	cs := s.connect("", "", &sdk.CommandTransport{Command: server})
 	out, fault := s.call(cs, "notes", map[string]any{"topic": "leases"})
@@ -398,16 +414,11 @@ func TestServeKilled(t *testing.T) {
 	if fault != "" || after.Status != "waiting" || len(after.Questions) != 1 {
 		t.Fatalf("%+v %s", after, fault)
 	}
-	var pid atomic.Int64
-	for _, p := range strings.Fields(s.processes()) {
-		var n int64
-		_, _ = fmt.Sscan(p, &n)
-		pid.Store(n)
+	pid, err := strconv.Atoi(strings.TrimSpace(s.processes(out.Run)))
+	if err == nil {
+		err = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	if pid.Load() == 0 {
-		t.Fatal("no process executes the run")
-	}
-	if err := syscall.Kill(int(pid.Load()), syscall.SIGKILL); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(time.Minute)
@@ -429,15 +440,14 @@ func TestServeKilled(t *testing.T) {
 	}
 }
 
-// processes returns the IDs of processes that execute runs of this store.
-func (s *mcpServed) processes() string {
-	out, _ := exec.Command("pgrep", "-f", "^"+s.binary+" run notes").Output()
+// processes returns the IDs of processes that execute a run.
+func (s *mcpServed) processes(run string) string {
+	out, _ := exec.Command("pgrep", "-f", "^"+s.binary+" run notes .*--run-id="+run).Output()
 	return string(out)
 }
 
 // An agent that works in a run gets no workflow: not by a server that it starts, and not by one that listens.
-func TestServeRefusesAgents(t *testing.T) {
-	s := newMCPServed(t)
+func serveRefusesAgents(t *testing.T, s *mcpServed) {
 	cmd := s.command("serve", "--mcp", "--workflows")
 	cmd.Env = append(cmd.Env, "SUPERSTEP_GROUP=XYZ") // as commands, tools, servers and external agents have it
 	out, err := cmd.CombinedOutput()
@@ -465,8 +475,7 @@ func TestServeRefusesAgents(t *testing.T) {
 }
 
 // Plain tools that a rule asks about are decided on by the user of the client.
-func TestServeToolsElicit(t *testing.T) {
-	s := newMCPServed(t)
+func serveToolsElicit(t *testing.T, s *mcpServed) {
 	for _, version := range []string{"", "2025-11-25"} {
 		for action, happens := range map[string]bool{"accept": true, "decline": false, "cancel": false, "": false} {
 			cs := s.connect(version, action, &sdk.CommandTransport{Command: s.command("serve", "--mcp", "--deny", "write_file(secret.txt)")})
