@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -64,7 +65,7 @@ func (o *ServeOptions) defaults() ServeOptions {
 
 // Serve is an MCP server with the tools of a set, for one client, by line over in and out; a
 // process hands over its standard input and output, and writes nothing else to the latter. It
-// returns nil at the end of in, and the cause of ctx when that ends, closing in if it can; a read
+// returns nil at the end of in, at most five seconds after it, and the cause of ctx when that ends, closing in if it can; a read
 // that continues nevertheless, such as one from a terminal, is abandoned.
 func Serve(ctx context.Context, tools *tool.Set, in io.Reader, out io.Writer, opts *ServeOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -95,9 +96,12 @@ func Serve(ctx context.Context, tools *tool.Set, in io.Reader, out io.Writer, op
 	}()
 	select {
 	case <-done:
+	case <-lines.eof:
 	case <-ctx.Done():
 		lines.stop()
-		<-done
+	}
+	if waitFor(done, 5*time.Second); !ended(done) {
+		lines.fault.set(&wireError{what: "does not read what it is sent"})
 	}
 	if wire := lines.fault.get(); wire != nil {
 		return fmt.Errorf("the client %w", wire)
