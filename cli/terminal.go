@@ -147,7 +147,7 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 		if _, err := b.host().Find(s.Workflow); err != nil { // the name may come from a log, and "run" takes files and flags, too
 			return "", err
 		}
-		args = []string{"run", s.Workflow}
+		args = []string{"run", s.Workflow, "--" + runID + "=" + s.ID}
 	}
 	if s.Model != "" && s.Run == "" {
 		args = append(args, "--model="+s.Model)
