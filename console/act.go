@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
@@ -354,6 +355,19 @@ func (s *server) register() {
 	s.route("GET /runs/events", viewing, s.runsEvents)
 	s.route("GET /runs/{id}", viewing, s.runHandler)
 	s.route("GET /runs/{id}/events", viewing, s.runEvents)
+	for _, k := range kinds {
+		s.route("GET /"+k.Name, viewing, s.itemsHandler)
+		if k.Name != host.Workflows {
+			s.route("GET /"+k.Name+"/{name}", viewing, s.itemHandler)
+		}
+	}
+	s.route("GET /workflows/{name}", viewing, s.flowHandler)
+	s.route("GET /settings", viewing, s.settingsHandler)
+	s.route("POST /lint", viewing, s.lintHandler)
+	s.action("POST /runs", s.startRun)
+	s.action("POST /workflows/{name}/approve", s.draft(true))
+	s.action("POST /workflows/{name}/reject", s.draft(false))
+	s.action("POST /settings/forget", s.forget)
 	s.action("POST /runs/bulk", s.bulk)
 	for name, do := range map[string]func(ctx context.Context, id string, form url.Values) (string, error){
 		"answer": s.answer, "pause": s.pause, "cancel": s.cancel, "resume": s.resume, "steer": s.steer, "stop": s.stopAgent,

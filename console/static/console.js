@@ -193,3 +193,36 @@ document.addEventListener("keydown", (e) => {
 dress(document.body);
 follow();
 setInterval(tick, 1000);
+
+// lint checks a recipe while it is typed.
+for (const area of document.querySelectorAll("[data-lint]")) {
+  let timer;
+  area.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(async () => {
+      const r = await fetch("/lint", { method: "POST", body: new URLSearchParams({ name: area.dataset.name, text: area.value }) });
+      const t = document.createElement("template");
+      t.innerHTML = trusted.createHTML(await r.text());
+      document.getElementById("lint").replaceChildren(t.content);
+    }, 250);
+  });
+  document.querySelector("[data-download]")?.addEventListener("click", (e) => {
+    e.target.href = URL.createObjectURL(new Blob([area.value], { type: "application/yaml" }));
+    e.target.download = e.target.dataset.download;
+  });
+}
+
+// The command that does what a form does.
+for (const form of document.querySelectorAll("[data-run]")) {
+  const quote = (s) => /^[\w./:@%+=,-]+$/.test(s) ? s : "'" + s.replaceAll("'", "'\\''") + "'";
+  form.addEventListener("input", () => {
+    let text = form.dataset.run;
+    for (const [k, v] of new FormData(form)) {
+      if (!v) continue;
+      if (k.startsWith("in.")) text += " -i " + quote(k.slice(3) + "=" + v);
+      else if (k === "model") text += " --model " + quote(v);
+      else if (k === "json") text = "echo " + quote(v) + " | " + form.dataset.run + " --inputs -";
+    }
+    form.querySelector("[data-command]").textContent = text;
+  });
+}
