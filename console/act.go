@@ -368,6 +368,11 @@ func (s *server) register() {
 	s.action("POST /workflows/{name}/approve", s.draft(true))
 	s.action("POST /workflows/{name}/reject", s.draft(false))
 	s.action("POST /settings/forget", s.forget)
+	s.route("GET /runs/{id}/history", viewing, s.historyHandler)
+	s.route("GET /runs/{id}/records", viewing, s.recordsHandler)
+	s.route("GET /runs/{id}/export", viewing, s.exportHandler)
+	s.route("GET /diff", viewing, s.diffHandler)
+	s.registerAPI()
 	s.action("POST /runs/bulk", s.bulk)
 	for name, do := range map[string]func(ctx context.Context, id string, form url.Values) (string, error){
 		"answer": s.answer, "pause": s.pause, "cancel": s.cancel, "resume": s.resume, "steer": s.steer, "stop": s.stopAgent,
