@@ -14,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/question"
+	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -180,23 +181,31 @@ func valueOf(q *runlog.Question, form url.Values) (json.RawMessage, error) {
 	return question.Fit(q, value)
 }
 
-// continued resumes a run that nobody executes, once nothing else is asked.
+// continued resumes a run that nobody executes after it was answered, once nothing else is asked. A process that is about to leave the run may do so yet.
 func (s *server) continued(ctx context.Context, id string) error {
-	info, err := s.engine.Find(ctx, id)
-	if err != nil || info.Status != runlog.Paused {
-		return nil //nolint:nilerr // the answer is recorded
-	}
-	inbox, err := s.host.Inbox(ctx)
-	if err != nil {
-		return nil //nolint:nilerr // the answer is recorded
-	}
-	for _, i := range inbox {
-		if i.Run == id {
+	for range 20 {
+		info, err := s.engine.Find(ctx, id)
+		if err != nil || info.Status.Ended() || info.Status == runlog.Failed {
+			return err
+		}
+		sum := summary.Of(&info)
+		if info.Status != runlog.Running {
+			if sum != nil && (sum.Open > 0 || sum.Waits == summary.Message) {
+				return nil
+			}
+			_, err := s.start(ctx, &Start{Run: id})
+			return err
+		}
+		if sum != nil && sum.Waits == "" { // it works
 			return nil
 		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
-	_, err = s.start(ctx, &Start{Run: id})
-	return err
+	return nil
 }
 
 // start executes a run: in a process of its own if the program offers that, else here.

@@ -260,7 +260,10 @@ func (s *server) given(w *workflow.Workflow, form url.Values) (json.RawMessage, 
 		if !json.Valid([]byte(text)) {
 			return nil, refuse(http.StatusUnprocessableEntity, "The inputs are no JSON object.")
 		}
-		return json.RawMessage(text), w.Check(json.RawMessage(text))
+		if err := w.Check(json.RawMessage(text)); err != nil {
+			return nil, refuse(http.StatusUnprocessableEntity, "%v", err)
+		}
+		return json.RawMessage(text), nil
 	}
 	values := map[string]json.RawMessage{}
 	for _, in := range w.List() {

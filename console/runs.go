@@ -163,8 +163,8 @@ func (p *runsPage) lists() []list {
 }
 
 func (p *runsPage) row(i host.RunItem) *runRow {
-	row := &runRow{RunItem: i, Acts: p.acts, State: string(i.Status), Spent: i.Cost.String(), Stamp: i.Created.UTC().Format(time.RFC3339), TokenText: inwords.Count(int(i.Tokens))}
 	i.Title, i.Workflow = transcript.Line(i.Title), transcript.Line(i.Workflow)
+	row := &runRow{RunItem: i, Acts: p.acts, State: string(i.Status), Spent: i.Cost.String(), Stamp: i.Created.UTC().Format(time.RFC3339), TokenText: inwords.Count(int(i.Tokens))}
 	if i.Nodes > 0 {
 		row.Progress = fmt.Sprintf("%d/%d", i.Done, i.Nodes)
 	} else if i.Step > 0 {
