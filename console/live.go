@@ -189,7 +189,7 @@ type list struct {
 
 // A view is a page that changes while it is open: lists of pieces. It is drawn after changes, for all of its readers at once.
 type view struct {
-	draw func() []list
+	draw func(use func([]list)) // calls use while nothing changes under the lists
 
 	mu      sync.Mutex
 	frame   uint64
@@ -245,7 +245,25 @@ func (v *view) unused(old time.Time) bool {
 // update draws the page anew, and returns the number of its frame. The caller holds mu.
 func (v *view) update() uint64 {
 	next, changed := v.frame+1, false
-	for _, l := range v.draw() {
+	v.draw(func(lists []list) { changed = v.take(next, lists) })
+	if !changed {
+		for _, d := range v.known {
+			d.seen = min(d.seen, v.frame)
+		}
+		return v.frame
+	}
+	for id, d := range v.known {
+		if d.seen != next {
+			delete(v.known, id)
+		}
+	}
+	v.frame = next
+	return next
+}
+
+// take notes what is on the page in a frame, and reports whether something has changed.
+func (v *view) take(next uint64, lists []list) (changed bool) {
+	for _, l := range lists {
 		ids := make([]string, len(l.pieces))
 		for i, p := range l.pieces {
 			ids[i] = p.id
@@ -267,19 +285,7 @@ func (v *view) update() uint64 {
 			v.order[l.id], v.moved[l.id], changed = ids, next, true
 		}
 	}
-	if !changed {
-		for _, d := range v.known {
-			d.seen = min(d.seen, v.frame)
-		}
-		return v.frame
-	}
-	for id, d := range v.known {
-		if d.seen != next {
-			delete(v.known, id)
-		}
-	}
-	v.frame = next
-	return next
+	return changed
 }
 
 // since returns what has changed after a frame. The caller holds mu.

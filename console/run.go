@@ -100,12 +100,12 @@ func (p *runPage) live(ctx context.Context) (*view, *hub, error) {
 	}
 	key := fmt.Sprintf("run %t %s", p.acts, p.query())
 	v := p.s.view(key, func(v *view) {
-		v.draw = func() []list {
+		v.draw = func(use func([]list)) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			p := *p
 			p.r, p.progress, p.status, p.problem, p.stored, p.now = &h.run, &h.progress, h.status, h.err, h.stored, p.s.opt.Now()
-			return p.lists()
+			use(p.lists())
 		}
 	})
 	return v, h, nil

@@ -205,7 +205,7 @@ func (s *server) runsHandler(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (p *runsPage) live() *view {
-	return p.s.view(fmt.Sprintf("runs %t %s", p.acts, p.query()), func(v *view) { v.draw = p.lists })
+	return p.s.view(fmt.Sprintf("runs %t %s", p.acts, p.query()), func(v *view) { v.draw = func(use func([]list)) { use(p.lists()) } })
 }
 
 // runsEvents answers GET /runs/events.
