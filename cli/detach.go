@@ -20,8 +20,9 @@ func (r *running) addDetach(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&r.detach, detach.Flag, false, "execute the run in a separate process that outlives this terminal; print its ID")
 	f.StringVar(&r.detached, detach.Hidden, "", "")
-	f.Lookup(detach.Hidden).Hidden = true
-	acts(cmd, detach.Flag, detach.Hidden)
+	f.StringVar(&r.id, detach.ID, "", "")
+	f.Lookup(detach.Hidden).Hidden, f.Lookup(detach.ID).Hidden = true, true
+	acts(cmd, detach.Flag, detach.Hidden, detach.ID)
 }
 
 // startDetached starts this command again in a separate process, and prints the ID of its run.
@@ -37,7 +38,7 @@ func (a *app) startDetached(ctx context.Context, r *running) error {
 	if r.onAsk == "" {
 		args = detach.Args(args, "--on-ask=wait") // somebody else answers
 	}
-	p, err := detach.Start(ctx, exe, detach.Args(args, "--output=text", "--plain"), filepath.Join(a.host().DataDir(), "live"), func(id string) string {
+	p, err := detach.Start(ctx, exe, "", detach.Args(args, "--output=text", "--plain"), filepath.Join(a.host().DataDir(), "live"), func(id string) string {
 		dir, _ := a.host().Folder(id)
 		return dir
 	})

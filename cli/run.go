@@ -45,6 +45,7 @@ type running struct {
 	leave      leave
 	detach     bool   // execute it in a process of its own
 	detached   string // this is that process; see detach.Hidden
+	id         string // of a new run, "" for any; see detach.ID
 }
 
 func (r *running) add(f *pflag.FlagSet) {
@@ -293,7 +294,7 @@ func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.G
 	return executeRun(ctx, a, &job{
 		engine: engine, flags: r, answers: ans,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
-			return engine.Start(ctx, name, inputs, &superstep.StartOptions{Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
+			return engine.Start(ctx, name, inputs, &superstep.StartOptions{ID: r.id, Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
 		},
 	})
 }

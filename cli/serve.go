@@ -14,26 +14,32 @@ import (
 )
 
 func serveCommand(a *app) *cobra.Command {
-	var overMCP bool
+	var overMCP, overACP bool
 	var addr string
 	var l leave
 	n := a.cfg.Name
 	cmd := &cobra.Command{
-		Use: "serve --mcp", Short: "Serve the tools to other programs, as an MCP server", Args: none,
-		Long: `Serve the tools to other programs, as an MCP server
+		Use: "serve --mcp|--acp", Short: "Serve other programs: tools by MCP, or an editor by ACP", Args: none,
+		Long: `Serve other programs: tools by MCP, or an editor by ACP
 
-By default it speaks over standard input and output, for programs that start it. With --http it
+With --acp an editor starts it, and has chats and workflows as it has those of other agents; see docs/editors.md.
+
+With --mcp it offers the tools. By default it speaks over standard input and output, for programs that start it. With --http it
 listens on this machine, and prints the address and the token that every request needs. Nobody is
 there to be asked, so a call happens only if a rule allows it; see "permissions list", --allow and --deny.`,
-		Example: examples(n, "serve --mcp", "", "serve --mcp --allow edit_file", "", "serve --mcp --http 127.0.0.1:7777", ""),
+		Example: examples(n, "serve --mcp", "", "serve --mcp --allow edit_file", "", "serve --mcp --http 127.0.0.1:7777", "", "serve --acp", ""),
 	}
 	cmd.Flags().BoolVar(&overMCP, "mcp", false, "speak the Model Context Protocol")
+	cmd.Flags().BoolVar(&overACP, "acp", false, "speak the Agent Client Protocol: Superstep in an editor")
 	cmd.Flags().StringVar(&addr, "http", "", "listen on this `address` of this machine instead")
-	acts(cmd, "mcp", "http")
+	acts(cmd, "mcp", "acp", "http")
 	l.add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !overMCP {
-			return usage("serve: say what to speak: --mcp")
+		if overACP && !overMCP && addr == "" {
+			return serveACP(cmd.Context(), a, &l)
+		}
+		if !overMCP || overACP {
+			return usage("serve: say what to speak: --mcp or --acp")
 		}
 		host, _, err := net.SplitHostPort(addr)
 		if ip := net.ParseIP(host); addr != "" && (err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback())) {

@@ -99,6 +99,8 @@ func (a *app) setting(name string) string {
 type terminalBackend struct {
 	a      *app
 	global []string // the flags that the terminal was started with
+	dir    string   // to work in, "" for that of the process
+	rules  []string // flags of each run
 
 	mu sync.Mutex // an app is for one goroutine
 
@@ -133,8 +135,17 @@ func (b *terminalBackend) host() *host.Host {
 	return b.a.host()
 }
 
-// Start implements tui.Backend by this command with --detach.
+// Start implements tui.Backend.
 func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, error) {
+	p, err := b.execute(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	return p.Run, nil
+}
+
+// execute executes a run by this command with --detach.
+func (b *terminalBackend) execute(ctx context.Context, s *tui.Start) (*detach.Process, error) {
 	var args []string
 	inputs := s.Inputs
 	switch {
@@ -145,9 +156,12 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 		args = []string{"runs", "resume", "--", s.Run}
 	default:
 		if _, err := b.host().Find(s.Workflow); err != nil { // the name may come from a log, and "run" takes files and flags, too
-			return "", err
+			return nil, err
 		}
 		args = []string{"run", s.Workflow}
+	}
+	if s.ID != "" {
+		args = append(args, "--"+detach.ID+"="+s.ID)
 	}
 	if s.Model != "" && s.Run == "" {
 		args = append(args, "--model="+s.Model)
@@ -156,27 +170,27 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	if inputs != nil {
 		file, err := private(dir, inputs) // no command line has them: every user may read those
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		defer func() { _ = os.Remove(file) }()
 		args = detach.Args(args, "--inputs="+file)
 	}
 	exe, err := os.Executable()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	args = detach.Args(args, slices.Concat([]string{"--on-ask=ask", "--output=text", "--plain"}, b.global)...)
-	p, err := detach.Start(ctx, exe, args, dir, func(id string) string {
+	args = detach.Args(args, slices.Concat([]string{"--on-ask=ask", "--output=text", "--plain"}, b.rules, b.global)...)
+	p, err := detach.Start(ctx, exe, b.dir, args, dir, func(id string) string {
 		dir, _ := b.host().Folder(id)
 		return dir
 	})
 	if ended, ok := errors.AsType[*detach.EndedError](err); ok {
-		return "", errors.New(cmp.Or(strings.TrimPrefix(clean.Text(ended.Output), "error: "), ended.Error()))
+		return nil, errors.New(cmp.Or(strings.TrimPrefix(clean.Text(ended.Output), "error: "), ended.Error()))
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return p.Run, nil
+	return p, nil
 }
 
 // private writes a file that only this user can read.
@@ -256,6 +270,7 @@ func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, 
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, exe, detach.Args(args, append(slices.Clone(b.global), "--no-input", "--color=never")...)...)
+	cmd.Dir = b.dir
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 3*time.Second // it ends what it has started
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem

@@ -46,6 +46,7 @@ type Start struct {
 	Run      string          // to resume, or to continue with Message
 	Message  string          // the next message of the conversation of Run
 	Model    string          // "" for the one that is configured
+	ID       string          // of the new run, "" for any
 }
 
 // A Catalog is what can be started and named in the folder.

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/acpserve"
+	"github.com/superstep-dev/superstep/internal/detach"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/tui"
+)
+
+// serveACP serves an editor. Each run that it starts has the rules of the flags.
+func serveACP(ctx context.Context, a *app, l *leave) error {
+	if _, err := l.rules(); err != nil {
+		return err
+	}
+	if !a.kept() {
+		return usage("--acp: this store keeps no runs, so no session could be loaded; choose another store")
+	}
+	a.set.leave = *l
+	ctx, done := a.stoppable(ctx, func() {})
+	defer done()
+	b := &terminalBackend{a: a, global: append(a.globalArgs(), a.absolute()...), rules: l.flags()}
+	var opened []*host.Host
+	defer func() {
+		for _, h := range opened {
+			_ = h.Close() // nothing was written
+		}
+	}()
+	err := acpserve.Serve(ctx, a.opt.Stdin, a.opt.Stdout, &acpserve.Options{
+		Name: a.cfg.Name, Version: a.opt.Version,
+		Engine: func(ctx context.Context) (*superstep.Engine, error) { return b.Engine(ctx) },
+		Open: func(dir string) (acpserve.Folder, error) { // by one caller at a time
+			in := *a
+			in.cfg.Dir, in.as = dir, ""
+			h, err := host.Open(ctx, &in.cfg)
+			if err != nil {
+				return nil, err
+			}
+			in.opened = h
+			opened = append(opened, h)
+			return &folderBackend{terminalBackend{a: &in, global: b.global, rules: b.rules, dir: dir}}, nil
+		},
+	})
+	if ctx.Err() != nil {
+		return stopped(ctx, context.Cause(ctx))
+	}
+	return err
+}
+
+// absolute returns the global flags with paths that are relative to the folder of this process, for processes in other folders.
+func (a *app) absolute() []string {
+	out := []string{"--data-dir=" + a.host().DataDir()}
+	if p, err := a.host().Place(); err == nil && p.Path != "" && a.set.store != "" {
+		out = append(out, "--store="+p.String())
+	}
+	for flag, path := range map[string]string{"config": a.set.config, "store-key-file": a.set.keyFile} {
+		if abs, err := filepath.Abs(path); err == nil && path != "" {
+			out = append(out, "--"+flag+"="+abs)
+		}
+	}
+	return out
+}
+
+// flags returns the rules as flags.
+func (l *leave) flags() (out []string) {
+	for flag, texts := range map[string][]string{"allow": l.allow, "ask": l.ask, "deny": l.deny} {
+		for _, text := range texts {
+			out = append(out, "--"+flag+"="+text)
+		}
+	}
+	if l.trustProject {
+		out = append(out, "--trust-project")
+	}
+	return out
+}
+
+// folderBackend is what an editor's session needs of this program.
+type folderBackend struct{ terminalBackend }
+
+// Start implements acpserve.Folder.
+func (b *folderBackend) Start(ctx context.Context, s *tui.Start) (*detach.Process, error) {
+	return b.execute(ctx, s)
+}
+
+// Models implements acpserve.Folder.
+func (b *folderBackend) Models(ctx context.Context) (names []string, current string, err error) {
+	b.mu.Lock()
+	h, err := b.a.models()
+	b.mu.Unlock()
+	if err != nil {
+		return nil, "", err
+	}
+	list, err := h.ListModels(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing models: %w", err)
+	}
+	for _, p := range list.Providers {
+		for _, m := range p.Models {
+			if p.Configured {
+				names = append(names, transcript.Line(m.Name))
+			}
+		}
+	}
+	return names, transcript.Line(list.Use.Model), nil
+}
