@@ -245,6 +245,9 @@ func (e *editor) shown() string {
 			if u.ToolCallUpdate.Status != nil {
 				text = string(*u.ToolCallUpdate.Status)
 			}
+			if u.ToolCallUpdate.Title != nil {
+				text += " " + *u.ToolCallUpdate.Title
+			}
 			text += " " + contents(u.ToolCallUpdate.Content)
 		case u.Plan != nil:
 			kind = "plan"
@@ -578,7 +581,7 @@ func TestACPWorkflow(t *testing.T) {
 	id := e.session(d.dir)
 	e.forget()
 	e.stops(e.send(id, "/brief"), `{"code":-32602,"message":"/brief: workflow \"brief\": topic is required; it takes topic=STRING"}`)
-	e.has(e.prompt(id, "/brief topic=tides"), "plan: look=completed write=in_progress who=pending", "call: write (general-purpose) Write about tides.", "Who reads it?")
+	e.has(e.prompt(id, "/brief topic=tides"), "plan: look=completed write=in_progress who=pending", "update: in_progress write (general-purpose) Write about tides.", "Who reads it?")
 	e.has(e.prompt(id, "sailors"), "agent: You said Write about tides. For sailors.", "plan: look=completed write=completed who=completed")
 	e.has(e.prompt(id, "what was that?"), "You said [The user ran the workflow brief here", "For sailors.")
 

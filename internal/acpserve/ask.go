@@ -206,7 +206,7 @@ func (v *view) subject(q *transcript.Question) *call {
 	if c.Content != nil {
 		text = question.Because(q.Call.Rule, q.Call.Origin, q.Call.Reason)
 	}
-	if c.Content = append(c.Content, sdk.ToolContent(sdk.TextBlock(fenced(text)))); !v.calls[c.ID] {
+	if c.Content = append(c.Content, sdk.ToolContent(sdk.TextBlock(fenced(text)))); !v.knows(c.ID) {
 		v.tell(c)
 	}
 	return c

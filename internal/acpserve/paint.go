@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"hash/fnv"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -26,14 +27,14 @@ type painter struct {
 	session  *session
 	id       string
 	feed     transcript.Feed
-	mute     bool            // the client knows what is told
-	replay   bool            // old records are told
-	expected map[string]int  // messages of the client, which are not told to it
-	calls    map[string]bool // those that the client knows
-	streamed string          // of the lead's turn, as far as its parts have not come
-	thought  string          // the same of its reasoning
-	spoke    bool            // the last update was text of the lead
-	plan     []byte          // as it was sent last
+	mute     bool              // the client knows what is told
+	replay   bool              // old records are told
+	expected map[string]int    // messages of the client, which are not told to it
+	calls    map[string]uint64 // those that the client knows, and a hash of what it was told last
+	streamed string            // of the lead's turn, as far as its parts have not come
+	thought  string            // the same of its reasoning
+	spoke    bool              // the last update was text of the lead
+	plan     []byte            // as it was sent last
 	usage    sdk.SessionUsageUpdate
 	begun    bool
 	closed   string // what was said about its end
@@ -41,7 +42,7 @@ type painter struct {
 }
 
 func newPainter(x *session, id string) *painter {
-	return &painter{session: x, id: id, expected: map[string]int{}, calls: map[string]bool{}}
+	return &painter{session: x, id: id, expected: map[string]int{}, calls: map[string]uint64{}}
 }
 
 // expect keeps a message of the client from being told to it when it is in the log. The caller holds mu.
@@ -174,14 +175,25 @@ type call struct {
 	Meta          map[string]any         `json:"_meta,omitempty"`
 }
 
-// tell sends a tool call, or its update if the client knows it.
+// tell sends a tool call, or its update if the client knows it, unless that says nothing new.
 func (p *painter) tell(c *call) {
-	c.SessionUpdate, c.Meta = "tool_call", meta(p.id)
-	if p.calls[c.ID] {
+	c.Meta = meta(p.id)
+	h := fnv.New64a()
+	_ = json.NewEncoder(h).Encode(c) // it is made of what JSON has
+	was, known := p.calls[c.ID]
+	if p.calls[c.ID] = h.Sum64(); known && was == h.Sum64() {
+		return
+	}
+	if c.SessionUpdate = "tool_call"; known {
 		c.SessionUpdate = "tool_call_update"
 	}
-	p.calls[c.ID] = true
 	p.send(c)
+}
+
+// knows reports whether the client knows a call.
+func (p *painter) knows(id string) bool {
+	_, known := p.calls[id]
+	return known
 }
 
 // task tells the state of a step of a workflow.
@@ -215,7 +227,7 @@ func (p *painter) part(r *transcript.Run, v *transcript.PartView, lead bool) {
 	case transcript.Text:
 		if lead {
 			p.speak(whole(&p.streamed, v.Text), true)
-		} else if id := p.callID(v.Task, ""); p.calls[id] {
+		} else if id := p.callID(v.Task, ""); p.knows(id) {
 			p.tell(&call{ID: id, Content: []sdk.ToolCallContent{sdk.ToolContent(sdk.TextBlock(v.Text))}})
 		}
 	case transcript.Reasoning:
@@ -304,7 +316,7 @@ func (p *painter) answered(q *transcript.Question) {
 	case q.Kind == runlog.QuestionMessage:
 		p.user(q.Answer, q.Answer)
 	case q.Call != nil && (q.Denied || strings.HasPrefix(q.Answer, "deny")):
-		if id := p.asks(q); p.calls[id] {
+		if id := p.asks(q); p.knows(id) {
 			p.tell(&call{ID: id, Status: sdk.ToolCallStatusFailed})
 		}
 	}

@@ -357,6 +357,11 @@ func (v *view) rests(asked *transcript.Question) bool {
 	})
 }
 
+// left reports whether a question waits for the next prompt.
+func (v *view) left() bool {
+	return slices.ContainsFunc(v.run.Open(), func(q *transcript.Question) bool { a := v.asks[q]; return a != nil && a.left })
+}
+
 // newest returns the newest question for the next message, nil if there was none.
 func newest(r *transcript.Run) *transcript.Question {
 	for _, q := range slices.Backward(r.Questions) {
@@ -432,8 +437,8 @@ func (x *session) deliver(ctx context.Context, t *turn, text string) (done bool,
 	}
 	x.mu.Lock()
 	v, last := x.chat()
-	if t.view != nil && t.view.following && t.view != v { // a workflow works
-		v = t.view
+	if last != nil && (last.following || last.run.By == "" && last.left()) { // a workflow works, or wants an answer
+		v = last
 	}
 	x.mu.Unlock()
 	if v == nil {
