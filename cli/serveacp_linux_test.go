@@ -66,9 +66,7 @@ func newEditorDesk(t *testing.T) *editorDesk {
 		"OPENAI_API_KEY=sk-0123456789abcdef", "OPENAI_BASE_URL=" + server.URL, "SUPERSTEP_MODEL=openai/gpt-test",
 	}
 	t.Cleanup(func() {
-		for _, pid := range (&desk{binary: d.binary, dir: short + "/proj"}).executing() { // detached, and of no use to anybody now
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
+		d.crash() // detached, and of no use to anybody now
 		for end := time.Now().Add(5 * time.Second); os.RemoveAll(short) != nil && time.Now().Before(end); {
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -112,6 +110,16 @@ func (d *editorDesk) model(r *modeltest.ParsedRequest) modeltest.Reply {
 	return modeltest.Reply{Parts: []model.Part{{Kind: model.Text, Text: "You said "}, {Kind: model.Text, Text: text}}}
 }
 
+// crash kills the processes that execute runs.
+func (d *editorDesk) crash() (n int) {
+	for _, pid := range (&desk{binary: d.binary, dir: d.dir}).executing() {
+		if syscall.Kill(pid, syscall.SIGKILL) == nil {
+			n++
+		}
+	}
+	return n
+}
+
 func (d *editorDesk) command(args ...string) string {
 	d.t.Helper()
 	cmd := exec.Command(d.binary, args...)
@@ -129,6 +137,8 @@ type editor struct {
 	cmd  *exec.Cmd
 	conn *acp.ClientSideConnection
 
+	problems strings.Builder // what the server writes to standard error
+
 	mu      sync.Mutex
 	updates []acp.SessionUpdate
 	asked   []acp.RequestPermissionRequest
@@ -142,7 +152,7 @@ func (d *editorDesk) open(forms bool, args ...string) *editor {
 	d.t.Helper()
 	e := &editor{t: d.t}
 	e.cmd = exec.Command(d.binary, append([]string{"serve", "--acp"}, args...)...)
-	e.cmd.Dir, e.cmd.Env, e.cmd.Stderr = filepath.Dir(d.dir), d.env, os.Stderr // of no project
+	e.cmd.Dir, e.cmd.Env, e.cmd.Stderr = filepath.Dir(d.dir), d.env, &e.problems // of no project
 	in, err := e.cmd.StdinPipe()
 	if err != nil {
 		d.t.Fatal(err)
@@ -160,6 +170,9 @@ func (d *editorDesk) open(forms bool, args ...string) *editor {
 		_ = in.Close()
 		_ = e.cmd.Wait()
 		<-e.conn.Done()
+		if e.problems.Len() > 0 {
+			d.t.Error(e.problems.String())
+		}
 	})
 	hello := acp.InitializeRequest{ProtocolVersion: 7}
 	if forms {
@@ -554,7 +567,7 @@ func TestACPDropAndLoad(t *testing.T) {
 	g.stops(g.send(id, "closed"), `{"code":-32602,"message":"session \"`+string(id)+`\" is not open here; load it first"}`)
 }
 
-// A failed chat goes on in a run of the same session.
+// A failed chat goes on in a run of the same session, and one whose process is killed completes the answer first.
 func TestACPFailure(t *testing.T) {
 	t.Parallel()
 	d := newEditorDesk(t)
@@ -562,6 +575,15 @@ func TestACPFailure(t *testing.T) {
 	id := e.session(d.dir)
 	e.has(e.prompt(id, "FAIL"), "Run "+string(id)+" failed", "no such thing")
 	e.has(e.prompt(id, "better"), "You said better")
+
+	slow := e.send(id, "SLOW")
+	e.until("the turn", func() bool { return strings.Contains(d.command("runs", "show", string(id)+"-2", "-v"), "SLOW") })
+	if n := d.crash(); n != 1 {
+		t.Fatalf("%d processes", n)
+	}
+	e.stops(slow, "end_turn")
+	e.has(e.shown(), "interrupted. /resume")
+	e.has(e.prompt(id, "and more"), "Slow and done.", "You said and more")
 	f := d.open(false)
 	if _, err := f.conn.LoadSession(t.Context(), acp.LoadSessionRequest{SessionId: id, Cwd: d.dir, McpServers: []acp.McpServer{}}); err != nil {
 		t.Fatal(err)
@@ -581,7 +603,7 @@ func TestACPWorkflow(t *testing.T) {
 	id := e.session(d.dir)
 	e.forget()
 	e.stops(e.send(id, "/brief"), `{"code":-32602,"message":"/brief: workflow \"brief\": topic is required; it takes topic=STRING"}`)
-	e.has(e.prompt(id, "/brief topic=tides"), "plan: look=completed write=in_progress who=pending", "update: in_progress write (general-purpose) Write about tides.", "Who reads it?")
+	e.has(e.prompt(id, "/brief topic=tides"), "plan: look=completed write=in_progress who=pending", "write (general-purpose) Write about tides.", "Who reads it?")
 	e.has(e.prompt(id, "sailors"), "agent: You said Write about tides. For sailors.", "plan: look=completed write=completed who=completed")
 	e.has(e.prompt(id, "what was that?"), "You said [The user ran the workflow brief here", "For sailors.")
 

@@ -45,6 +45,12 @@ func (v *view) ask() {
 	}
 }
 
+// quoted returns a text as JSON.
+func quoted(text string) json.RawMessage {
+	b, _ := json.Marshal(text) // texts encode
+	return b
+}
+
 // leave closes all requests to the client. The caller holds mu.
 func (v *view) leave() {
 	for _, a := range v.asks {

@@ -13,7 +13,6 @@ import (
 
 	sdk "github.com/coder/acp-go-sdk"
 
-	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/detach"
@@ -55,7 +54,7 @@ type session struct {
 type turn struct {
 	prompts   int // that wait for its end
 	view      *view
-	asked     *transcript.Question // the newest question for a message when the prompt was sent
+	asked     int // how often the run asks for a message before the answer to the prompt is complete
 	cancelled bool
 }
 
@@ -66,6 +65,7 @@ type view struct {
 	run       transcript.Run
 	process   *detach.Process // nil if another program has started it
 	following bool
+	cancelled bool // its last turn was
 	err       error
 	asks      map[*transcript.Question]*asking
 }
@@ -315,11 +315,12 @@ func (x *session) await(ctx context.Context, t *turn) (sdk.StopReason, error) {
 	}
 	x.mu.Lock()
 	v, cancelled := t.view, t.cancelled
+	v.cancelled = cancelled
 	x.mu.Unlock()
 	if cancelled {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 		defer stop()
-		v.process.Interrupt() // it stops what is under way, and the pause keeps workers from resuming it
+		v.process.Interrupt() // else the pause waits for the end of what is under way
 		_ = x.server.engine.Pause(ctx, v.id, "person")
 		_ = x.wait(ctx, func() bool { return !v.following || v.run.Status != runlog.Running })
 		return sdk.StopReasonCancelled, nil
@@ -343,13 +344,13 @@ func (x *session) await(ctx context.Context, t *turn) (sdk.StopReason, error) {
 }
 
 // rests reports whether a run has nothing more to say before the next prompt.
-func (v *view) rests(asked *transcript.Question) bool {
+func (v *view) rests(asked int) bool {
 	if !v.following {
 		return true
 	}
 	open := v.run.Open()
 	if v.run.AwaitsMessage() {
-		return newest(&v.run) != asked
+		return messages(&v.run) > asked
 	}
 	return len(open) > 0 && v.run.Waits() && !slices.ContainsFunc(open, func(q *transcript.Question) bool {
 		a := v.asks[q]
@@ -362,14 +363,14 @@ func (v *view) left() bool {
 	return slices.ContainsFunc(v.run.Open(), func(q *transcript.Question) bool { a := v.asks[q]; return a != nil && a.left })
 }
 
-// newest returns the newest question for the next message, nil if there was none.
-func newest(r *transcript.Run) *transcript.Question {
-	for _, q := range slices.Backward(r.Questions) {
+// messages returns how often a run has asked for a message.
+func messages(r *transcript.Run) (n int) {
+	for _, q := range r.Questions {
 		if q.Kind == runlog.QuestionMessage {
-			return q
+			n++
 		}
 	}
-	return nil
+	return n
 }
 
 // closing returns what is to be said about a run that does not go on, "" for nothing, and why its turn has ended.
@@ -397,7 +398,7 @@ func (v *view) closing() (text string, stop sdk.StopReason) {
 	return fmt.Sprintf("_Run %s is %s. /resume resumes it._", v.id, r.Status), stop
 }
 
-// cancel ends the turn. Its run is paused, and the next message resumes it.
+// cancel ends the turn. Its run is paused, so /resume continues the turn. The next message goes on without it, in a run that knows what was said.
 func (x *session) cancel(context.Context, *params) (any, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -452,64 +453,73 @@ func (x *session) deliver(ctx context.Context, t *turn, text string) (done bool,
 		return false, err
 	}
 	x.mu.Lock()
-	var message *transcript.Question
-	var calls, others []*transcript.Question
+	var message, wants *transcript.Question
 	for _, q := range v.run.Open() {
-		switch kind := question.Kind(&q.Asked); {
+		switch kind, a := question.Kind(&q.Asked), v.asks[q]; {
 		case kind == runlog.QuestionMessage:
 			message = q
-		case v.asks[q] == nil || !v.asks[q].left: // the client shows it
-		case kind == runlog.QuestionPermission:
-			calls = append(calls, q)
-		default:
-			others = append(others, q)
+		case wants == nil && a != nil && a.left && kind != runlog.QuestionPermission: // else the client shows it
+			wants = q
 		}
 	}
-	t.view, t.asked = v, newest(&v.run)
-	v.closed = ""
-	chat := v.run.Workflow == chatWorkflow
+	t.view, t.asked = v, messages(&v.run)
+	chat, running := v.run.Workflow == chatWorkflow, info.Status == runlog.Running
+	dropped := message == nil && (v.cancelled || info.Status == runlog.Paused && v.run.By != "") // a user has stopped the turn
+	v.closed, v.cancelled = "", false
 	x.mu.Unlock()
-	if chat && len(others) == 0 {
-		text = x.briefed(text)
-	}
-	running := info.Status == runlog.Running
 	e := x.server.engine
 	switch {
-	case info.Status.Ended() || info.Status == runlog.Failed:
-		return false, x.talk(ctx, t, v, text)
-	case len(others) > 0:
-		if done, err = x.reply(ctx, v, others[0], text); done || err != nil || running {
+	case wants != nil && !dropped:
+		done, err = x.reply(ctx, v, wants, text)
+		if v.settle(wants, err == nil && !done); done || err != nil || running {
 			return done, err
 		}
 		return false, x.start(ctx, t, &tui.Start{Run: v.id}, "")
-	case message != nil && running:
-		value, _ := json.Marshal(text)
-		v.expects(text)
-		if e.Answer(ctx, v.id, message.Asked.Path, &runlog.Answer{Key: message.Asked.Key, Value: value, By: "person"}) == nil {
+	case !chat:
+		if running && e.Steer(ctx, v.id, "", text) == nil {
 			return false, nil
 		}
-		fallthrough // its process has ended in between
-	case message != nil:
-		return false, x.start(ctx, t, &tui.Start{Run: v.id, Message: text}, text)
+		x.say("No agent of this run works now, so nobody would read that.")
+		return true, nil
 	}
-	for _, q := range calls { // the user goes on without them
-		value, _ := json.Marshal(agent.AnswerDeny + ": the user cancelled it")
-		if err := e.Answer(ctx, v.id, q.Asked.Path, &runlog.Answer{Key: q.Asked.Key, Value: value, By: "person"}); err != nil {
+	text = x.briefed(text)
+	switch {
+	case dropped:
+		if err := e.Cancel(ctx, v.id); err != nil && !errors.As(err, new(*runlog.EndedError)) {
 			return false, err
 		}
-	}
-	v.expects(text)
-	if err := e.Steer(ctx, v.id, "", text); err != nil {
-		if !chat {
-			x.say("No agent of this run works now, so nobody would read that.")
-			return true, nil
+		if err := x.wait(ctx, func() bool { return !v.following }); err != nil {
+			return false, err
 		}
-		return false, x.start(ctx, t, &tui.Start{Run: v.id, Message: text}, "")
+		return false, x.talk(ctx, t, v, text)
+	case info.Status.Ended() || info.Status == runlog.Failed:
+		return false, x.talk(ctx, t, v, text)
+	case running && message != nil:
+		v.expects(text)
+		if e.Answer(ctx, v.id, message.Asked.Path, &runlog.Answer{Key: message.Asked.Key, Value: quoted(text), By: "person"}) == nil {
+			return false, nil
+		}
+	case running:
+		v.expects(text)
+		if e.Steer(ctx, v.id, "", text) == nil {
+			return false, nil
+		}
+	default:
+		if message == nil { // it was interrupted, and completes the answer before
+			t.asked++
+		}
+		return false, x.start(ctx, t, &tui.Start{Run: v.id, Message: text}, text)
 	}
-	if !running {
-		return false, x.start(ctx, t, &tui.Start{Run: v.id}, "")
+	return false, x.start(ctx, t, &tui.Start{Run: v.id, Message: text}, "") // its turn, or its process, has ended in between
+}
+
+// settle notes that a question has an answer, if it has, which the view may learn later.
+func (v *view) settle(q *transcript.Question, answered bool) {
+	v.session.mu.Lock()
+	defer v.session.mu.Unlock()
+	if a := v.asks[q]; a != nil && answered {
+		a.left = false
 	}
-	return false, nil
 }
 
 // talk begins a conversation, about a run that has ended if there is one.
@@ -529,7 +539,7 @@ func (x *session) talk(ctx context.Context, t *turn, about *view, text string) e
 		}
 		s = &tui.Start{Run: about.id, Message: text, ID: id}
 	}
-	t.asked = nil
+	t.asked = 0
 	return x.start(ctx, t, s, text)
 }
 
@@ -637,7 +647,7 @@ func (x *session) printed(ctx context.Context, t *turn, k *command, last *view, 
 		}
 	}
 	if k.name == "resume" {
-		t.asked = nil
+		t.asked = -1
 		return false, x.start(ctx, t, &tui.Start{Run: last.id}, "")
 	}
 	out, err := x.folder.Command(ctx, append(words, arguments.Words(args)...)...)
