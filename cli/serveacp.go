@@ -2,15 +2,10 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 
-	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/acpserve"
-	"github.com/superstep-dev/superstep/internal/detach"
-	"github.com/superstep-dev/superstep/internal/transcript"
-	"github.com/superstep-dev/superstep/internal/tui"
 )
 
 // serveACP serves an editor. Each run that it starts has the rules of the flags.
@@ -33,7 +28,7 @@ func serveACP(ctx context.Context, a *app, l *leave) error {
 	}()
 	err := acpserve.Serve(ctx, a.opt.Stdin, a.opt.Stdout, &acpserve.Options{
 		Name: a.cfg.Name, Version: a.opt.Version,
-		Engine: func(ctx context.Context) (*superstep.Engine, error) { return b.Engine(ctx) },
+		Engine: b.Engine,
 		Open: func(dir string) (acpserve.Folder, error) { // by one caller at a time
 			in := *a
 			in.cfg.Dir, in.as = dir, ""
@@ -43,7 +38,7 @@ func serveACP(ctx context.Context, a *app, l *leave) error {
 			}
 			in.opened = h
 			opened = append(opened, h)
-			return &folderBackend{terminalBackend{a: &in, global: b.global, rules: b.rules, dir: dir}}, nil
+			return &terminalBackend{a: &in, global: b.global, rules: b.rules, dir: dir}, nil
 		},
 	})
 	if ctx.Err() != nil {
@@ -77,34 +72,4 @@ func (l *leave) flags() (out []string) {
 		out = append(out, "--trust-project")
 	}
 	return out
-}
-
-// folderBackend is what an editor's session needs of this program.
-type folderBackend struct{ terminalBackend }
-
-// Start implements acpserve.Folder.
-func (b *folderBackend) Start(ctx context.Context, s *tui.Start) (*detach.Process, error) {
-	return b.execute(ctx, s)
-}
-
-// Models implements acpserve.Folder.
-func (b *folderBackend) Models(ctx context.Context) (names []string, current string, err error) {
-	b.mu.Lock()
-	h, err := b.a.models()
-	b.mu.Unlock()
-	if err != nil {
-		return nil, "", err
-	}
-	list, err := h.ListModels(ctx)
-	if err != nil {
-		return nil, "", fmt.Errorf("listing models: %w", err)
-	}
-	for _, p := range list.Providers {
-		for _, m := range p.Models {
-			if p.Configured {
-				names = append(names, transcript.Line(m.Name))
-			}
-		}
-	}
-	return names, transcript.Line(list.Use.Model), nil
 }

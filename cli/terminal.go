@@ -25,6 +25,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/signals"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -135,17 +136,8 @@ func (b *terminalBackend) host() *host.Host {
 	return b.a.host()
 }
 
-// Start implements tui.Backend.
+// Start implements tui.Backend by this command with --detach.
 func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, error) {
-	p, err := b.execute(ctx, s)
-	if err != nil {
-		return "", err
-	}
-	return p.Run, nil
-}
-
-// execute executes a run by this command with --detach.
-func (b *terminalBackend) execute(ctx context.Context, s *tui.Start) (*detach.Process, error) {
 	var args []string
 	inputs := s.Inputs
 	switch {
@@ -156,7 +148,7 @@ func (b *terminalBackend) execute(ctx context.Context, s *tui.Start) (*detach.Pr
 		args = []string{"runs", "resume", "--", s.Run}
 	default:
 		if _, err := b.host().Find(s.Workflow); err != nil { // the name may come from a log, and "run" takes files and flags, too
-			return nil, err
+			return "", err
 		}
 		args = []string{"run", s.Workflow}
 	}
@@ -170,14 +162,14 @@ func (b *terminalBackend) execute(ctx context.Context, s *tui.Start) (*detach.Pr
 	if inputs != nil {
 		file, err := private(dir, inputs) // no command line has them: every user may read those
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		defer func() { _ = os.Remove(file) }()
 		args = detach.Args(args, "--inputs="+file)
 	}
 	exe, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	args = detach.Args(args, slices.Concat([]string{"--on-ask=ask", "--output=text", "--plain"}, b.rules, b.global)...)
 	p, err := detach.Start(ctx, exe, b.dir, args, dir, func(id string) string {
@@ -185,12 +177,12 @@ func (b *terminalBackend) execute(ctx context.Context, s *tui.Start) (*detach.Pr
 		return dir
 	})
 	if ended, ok := errors.AsType[*detach.EndedError](err); ok {
-		return nil, errors.New(cmp.Or(strings.TrimPrefix(clean.Text(ended.Output), "error: "), ended.Error()))
+		return "", errors.New(cmp.Or(strings.TrimPrefix(clean.Text(ended.Output), "error: "), ended.Error()))
 	}
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return p, nil
+	return p.Run, nil
 }
 
 // private writes a file that only this user can read.
@@ -253,6 +245,13 @@ func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
 	if none == nil && c.Model != "" {
 		if list, err := models.ListModels(ctx); err == nil {
 			c.Why = list.Use.Why
+			for _, p := range list.Providers {
+				for _, m := range p.Models {
+					if p.Configured {
+						c.Models = append(c.Models, transcript.Line(m.Name))
+					}
+				}
+			}
 		}
 	}
 	return c, nil

@@ -6,6 +6,8 @@
 package acpserve
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -25,21 +27,15 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 
 	"github.com/superstep-dev/superstep"
-	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A Folder is what the server needs of the program in one folder. Its methods may run at the same time.
+// A Folder is what the server needs of the program in one folder; see tui.Backend. Its methods may run at the same time.
 type Folder interface {
-	// Catalog returns what can be started and named there. Nothing of a project that is not trusted is in it.
 	Catalog(ctx context.Context) (*tui.Catalog, error)
-	// Models returns the models to choose from, and the one that runs use.
-	Models(ctx context.Context) (names []string, current string, err error)
-	// Start starts, resumes or continues a run in a process of its own.
-	Start(ctx context.Context, s *tui.Start) (*detach.Process, error)
-	// Command carries out a command line of this program, without its name, and returns what it prints.
+	Start(ctx context.Context, s *tui.Start) (run string, err error)
 	Command(ctx context.Context, args ...string) (output string, err error)
 }
 
@@ -60,11 +56,11 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opt *Options) error
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &server{ctx: ctx, opt: *opt, engine: engine, out: &writer{w: out}, sessions: map[string]*session{}, folders: map[string]Folder{}}
+	s := &server{ctx: ctx, opt: *opt, engine: engine, sessions: map[string]*session{}, folders: map[string]Folder{}}
 	lines, feed := io.Pipe()
-	s.conn = sdk.NewConnection(s.handle, s.out, lines)
+	s.conn = sdk.NewConnection(s.handle, out, lines)
 	s.conn.SetLogger(slog.New(slog.DiscardHandler)) // it would log what is said
-	go func() { _ = feed.CloseWithError(filter(in, feed, s.out)) }()
+	go func() { _ = feed.CloseWithError(shorten(in, feed)) }()
 	select {
 	case <-s.conn.Done():
 	case <-ctx.Done():
@@ -72,12 +68,41 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opt *Options) error
 	return nil
 }
 
+// mostLine is how many bytes a message of the client may have: the connection would end at 10 MiB.
+const mostLine = 8 << 20
+
+// offerDelay lets a client learn the ID of a new session before the first update of it: clients drop updates of others.
+const offerDelay = 100 * time.Millisecond
+
+// shorten copies lines, and cuts those that are too long, which are no messages then.
+func shorten(in io.Reader, out io.Writer) error {
+	r := bufio.NewReaderSize(in, 64<<10)
+	for n := 0; ; {
+		part, err := r.ReadSlice('\n')
+		whole := bytes.HasSuffix(part, []byte("\n"))
+		if n += len(part); n > mostLine {
+			part = part[:0]
+			if whole {
+				part = []byte("\n")
+			}
+		}
+		if whole {
+			n = 0
+		}
+		if _, werr := out.Write(part); werr != nil {
+			return werr
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+	}
+}
+
 type server struct {
 	ctx    context.Context
 	opt    Options
 	engine *superstep.Engine
 	conn   *sdk.Connection
-	out    *writer
 
 	mu       sync.Mutex
 	forms    bool // the client shows forms
@@ -231,7 +256,7 @@ func (s *server) begin(ctx context.Context, p *params) (any, error) {
 	x.unused = len(p.MCPServers)
 	out := x.opened(ctx)
 	out.SessionID = x.id
-	s.out.after(`"sessionId":"`+x.id+`"`, x.offer) // clients drop what comes before they know the session
+	time.AfterFunc(offerDelay, x.offer)
 	return out, nil
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
-	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
@@ -63,9 +62,7 @@ type view struct {
 	*painter
 	session   *session
 	run       transcript.Run
-	process   *detach.Process // nil if another program has started it
 	following bool
-	cancelled bool // its last turn was
 	err       error
 	asks      map[*transcript.Question]*asking
 }
@@ -196,16 +193,15 @@ func (x *session) catchUp(ctx context.Context, v *view, info *runlog.Info) error
 }
 
 // watch follows a run that was started for a prompt.
-func (x *session) watch(t *turn, p *detach.Process, said string) *view {
-	v := x.view(p.Run)
+func (x *session) watch(t *turn, run, said string) {
+	v := x.view(run)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	v.expect(said)
-	if v.process, t.view = p, v; !v.following {
+	if t.view = v; !v.following {
 		v.following, v.err = true, nil
 		go v.follow()
 	}
-	return v
 }
 
 // A block is a part of a prompt.
@@ -314,14 +310,16 @@ func (x *session) await(ctx context.Context, t *turn) (sdk.StopReason, error) {
 		return "", err
 	}
 	x.mu.Lock()
-	v, cancelled := t.view, t.cancelled
-	v.cancelled = cancelled
+	v, cancelled, chat := t.view, t.cancelled, t.view.run.Workflow == chatWorkflow
 	x.mu.Unlock()
 	if cancelled {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 		defer stop()
-		v.process.Interrupt() // else the pause waits for the end of what is under way
-		_ = x.server.engine.Pause(ctx, v.id, "person")
+		if chat {
+			_ = x.server.engine.Cancel(ctx, v.id) // what is under way ends at once
+		} else {
+			_ = x.server.engine.Pause(ctx, v.id, "person")
+		}
 		_ = x.wait(ctx, func() bool { return !v.following || v.run.Status != runlog.Running })
 		return sdk.StopReasonCancelled, nil
 	}
@@ -398,7 +396,8 @@ func (v *view) closing() (text string, stop sdk.StopReason) {
 	return fmt.Sprintf("_Run %s is %s. /resume resumes it._", v.id, r.Status), stop
 }
 
-// cancel ends the turn. Its run is paused, so /resume continues the turn. The next message goes on without it, in a run that knows what was said.
+// cancel ends the turn. A workflow pauses. The run of a chat is cancelled, so that nothing of the turn is repeated; the next message continues the chat in
+// a run that knows what was said.
 func (x *session) cancel(context.Context, *params) (any, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -464,12 +463,11 @@ func (x *session) deliver(ctx context.Context, t *turn, text string) (done bool,
 	}
 	t.view, t.asked = v, messages(&v.run)
 	chat, running := v.run.Workflow == chatWorkflow, info.Status == runlog.Running
-	dropped := message == nil && (v.cancelled || info.Status == runlog.Paused && v.run.By != "") // a user has stopped the turn
-	v.closed, v.cancelled = "", false
+	v.closed = ""
 	x.mu.Unlock()
 	e := x.server.engine
 	switch {
-	case wants != nil && !dropped:
+	case wants != nil:
 		done, err = x.reply(ctx, v, wants, text)
 		if v.settle(wants, err == nil && !done); done || err != nil || running {
 			return done, err
@@ -484,14 +482,6 @@ func (x *session) deliver(ctx context.Context, t *turn, text string) (done bool,
 	}
 	text = x.briefed(text)
 	switch {
-	case dropped:
-		if err := e.Cancel(ctx, v.id); err != nil && !errors.As(err, new(*runlog.EndedError)) {
-			return false, err
-		}
-		if err := x.wait(ctx, func() bool { return !v.following }); err != nil {
-			return false, err
-		}
-		return false, x.talk(ctx, t, v, text)
 	case info.Status.Ended() || info.Status == runlog.Failed:
 		return false, x.talk(ctx, t, v, text)
 	case running && message != nil:
@@ -709,31 +699,33 @@ func (x *session) setMode(_ context.Context, p *params) (any, error) {
 
 // options returns the choice of a model, nothing if there is none to choose.
 func (x *session) options(ctx context.Context) []sdk.SessionConfigOption {
-	names, current, err := x.folder.Models(ctx)
-	if current = cmp.Or(x.chosen(), current); err != nil || current == "" {
+	c, err := x.folder.Catalog(ctx)
+	if err != nil || c.Model == "" {
 		return nil
 	}
-	if !slices.Contains(names, current) {
-		names = append([]string{current}, names...)
-	}
 	var list sdk.SessionConfigSelectOptionsUngrouped
-	for _, n := range names {
+	for _, n := range c.Models {
 		list = append(list, sdk.SessionConfigSelectOption{Name: n, Value: sdk.SessionConfigValueId(n)})
 	}
-	o := sdk.NewSessionConfigOptionSelect(sdk.SessionConfigValueId(current), sdk.SessionConfigSelectOptions{Ungrouped: &list})
+	current := sdk.SessionConfigValueId(cmp.Or(x.chosen(), c.Model))
+	if !slices.ContainsFunc(list, func(o sdk.SessionConfigSelectOption) bool { return o.Value == current }) {
+		list = append(list, sdk.SessionConfigSelectOption{Name: string(current), Value: current})
+	}
+	o := sdk.NewSessionConfigOptionSelect(current, sdk.SessionConfigSelectOptions{Ungrouped: &list})
 	o.Select.Id, o.Select.Name, o.Select.Category = "model", "Model", sdk.Ptr(sdk.SessionConfigOptionCategory("model"))
 	o.Select.Description = sdk.Ptr("Of the runs that begin from now on. A chat keeps the model that it began with.")
 	return []sdk.SessionConfigOption{o}
 }
 
 func (x *session) setOption(ctx context.Context, p *params) (any, error) {
-	value, is := p.Value.(string)
-	names, current, err := x.folder.Models(ctx)
-	if p.ConfigID != "model" || !is || err != nil || value != current && !slices.Contains(names, value) {
-		return nil, refused(-32602, fmt.Sprintf("%s: there is no choice %v", p.ConfigID, p.Value))
+	value, _ := p.Value.(string)
+	for _, o := range x.options(ctx) {
+		if p.ConfigID == "model" && slices.ContainsFunc(*o.Select.Options.Ungrouped, func(c sdk.SessionConfigSelectOption) bool { return string(c.Value) == value }) {
+			x.mu.Lock()
+			x.model = value
+			x.mu.Unlock()
+			return map[string]any{"configOptions": x.options(ctx)}, nil
+		}
 	}
-	x.mu.Lock()
-	x.model = value
-	x.mu.Unlock()
-	return map[string]any{"configOptions": x.options(ctx)}, nil
+	return nil, refused(-32602, fmt.Sprintf("%s: there is no choice %v", p.ConfigID, p.Value))
 }

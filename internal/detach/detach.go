@@ -28,15 +28,6 @@ type Process struct {
 	Run string `json:"run"`
 	PID int    `json:"pid"`
 	Log string `json:"log,omitempty"` // the file with what it prints, "" for none
-
-	process *os.Process
-}
-
-// Interrupt asks the process to stop its run at once, as ^C does. It does nothing if the process has ended.
-func (p *Process) Interrupt() {
-	if p != nil {
-		_ = p.process.Signal(os.Interrupt) // it has ended, or the system has no such signal
-	}
 }
 
 // An EndedError reports that the process ended before the run began.
@@ -80,7 +71,7 @@ func Start(ctx context.Context, program, dir string, args []string, temp string,
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &Process{PID: cmd.Process.Pid, process: cmd.Process}
+	p := &Process{PID: cmd.Process.Pid}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for p.Run == "" {
