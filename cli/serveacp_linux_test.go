@@ -137,6 +137,7 @@ type editor struct {
 	cmd  *exec.Cmd
 	conn *acp.ClientSideConnection
 
+	leave    func()          // ends it
 	problems strings.Builder // what the server writes to standard error
 
 	mu      sync.Mutex
@@ -166,10 +167,13 @@ func (d *editorDesk) open(forms bool, args ...string) *editor {
 	}
 	e.conn = acp.NewClientSideConnection(e, in, out)
 	e.conn.SetLogger(slog.New(slog.DiscardHandler))
-	d.t.Cleanup(func() {
+	e.leave = sync.OnceFunc(func() {
 		_ = in.Close()
 		_ = e.cmd.Wait()
 		<-e.conn.Done()
+	})
+	d.t.Cleanup(func() {
+		e.leave()
 		if e.problems.Len() > 0 {
 			d.t.Error(e.problems.String())
 		}
@@ -510,6 +514,11 @@ func TestACPSteerAndCancel(t *testing.T) {
 		t.Errorf("%s", got) // the turn that was cancelled is not repeated
 	}
 
+	e.decide = always("") // it is dismissed
+	e.has(e.prompt(id, "WRITE y.txt"), "Your next message is the answer.")
+	e.has(e.prompt(id, "not there"), "update: failed", "not there")
+	e.decide, e.asked = nil, nil
+
 	ask := e.send(id, "WRITE x.txt") // with a request that nobody answers
 	e.until("the request", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return len(e.asked) > 0 })
 	if err := e.conn.Cancel(t.Context(), acp.CancelNotification{SessionId: id}); err != nil {
@@ -551,6 +560,12 @@ func TestACPDropAndLoad(t *testing.T) {
 	f.shows("It is eu, then.")
 	f.until("the end of the request", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.closed == 1 })
 	f.has(f.prompt(id, "thanks"), "You said thanks")
+
+	f.send(id, "WORK")
+	f.until("the turn", func() bool { return strings.Contains(d.command("runs", "show", string(id), "-v"), "WORK") })
+	f.leave() // as an editor does
+	close(d.hold)
+	f.until("the answer", func() bool { return strings.Contains(d.command("runs", "show", string(id), "-v"), "It is") })
 
 	g := d.open(false)
 	if _, err := g.conn.ResumeSession(t.Context(), acp.ResumeSessionRequest{SessionId: id, Cwd: d.dir}); err != nil {

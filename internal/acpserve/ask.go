@@ -88,7 +88,7 @@ func (v *view) put(ctx context.Context, q *transcript.Question, a *asking, answe
 	defer x.mu.Unlock()
 	if a.left = true; err != nil {
 		x.say(fmt.Sprintf("The question of %s stays open: %s", q.Path, transcript.Clean(err.Error())))
-	} else if question.Kind(&q.Asked) != runlog.QuestionPermission {
+	} else {
 		x.say(asText(q) + "\n\n_Your next message is the answer._")
 	}
 	x.wake()
@@ -114,6 +114,9 @@ func (x *session) reply(ctx context.Context, v *view, q *transcript.Question, te
 		text = q.Asked.Options[text[0]-'1']
 	}
 	value, err := question.Fit(&q.Asked, text)
+	if question.Kind(&q.Asked) == runlog.QuestionPermission && err != nil {
+		value, err = question.Fit(&q.Asked, agent.AnswerDeny+": "+text)
+	}
 	if err != nil {
 		x.say(transcript.Clean(err.Error()) + "\n\n" + asText(q))
 		return true, nil

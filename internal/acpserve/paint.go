@@ -38,7 +38,7 @@ type painter struct {
 	usage    sdk.SessionUsageUpdate
 	begun    bool
 	closed   string // what was said about its end
-	told     uint64 // Run.Rev when the chat was told of its outcome
+	told     bool   // the chat is told of its outcome
 }
 
 func newPainter(x *session, id string) *painter {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +25,8 @@ import (
 const (
 	chatWorkflow = "agent"          // whose runs are conversations
 	stopTime     = 10 * time.Second // that a cancelled turn may take to end
-	mostOutcome  = 8 << 10          // bytes of the result of a workflow that the chat is told
+	retryDelay   = 100 * time.Millisecond
+	mostOutcome  = 8 << 10 // bytes of the result of a workflow that the chat is told
 )
 
 // A session is a conversation of the client. Fields below mu are guarded by it.
@@ -156,6 +158,7 @@ func (v *view) follow() {
 		x.mu.Lock()
 		if err == nil && info.Status == runlog.Running && v.err == nil && x.ctx.Err() == nil {
 			x.mu.Unlock()
+			time.Sleep(retryDelay)
 			continue // another process has taken it up
 		}
 		if err == nil {
@@ -218,9 +221,9 @@ func textOf(prompt []block) (string, error) {
 		case "text":
 			parts = append(parts, b.Text)
 		case "resource_link":
-			parts = append(parts, strings.TrimPrefix(b.URI, "file://"))
+			parts = append(parts, pathOf(b.URI))
 		case "resource":
-			parts = append(parts, fmt.Sprintf("\n<file path=%q>\n%s\n</file>\n", strings.TrimPrefix(b.Resource.URI, "file://"), b.Resource.Text))
+			parts = append(parts, fmt.Sprintf("\n<file path=%q>\n%s\n</file>\n", pathOf(b.Resource.URI), b.Resource.Text))
 		default:
 			return "", refused(-32602, fmt.Sprintf("prompt: a block of type %q is not understood; send text, links and resources", b.Type))
 		}
@@ -232,24 +235,40 @@ func textOf(prompt []block) (string, error) {
 	return text, nil
 }
 
+// pathOf returns the path of a file, or the address of something else.
+func pathOf(uri string) string {
+	if u, err := url.Parse(uri); err == nil && u.Scheme == "file" {
+		return u.Path
+	}
+	return uri
+}
+
 // prompt carries out a prompt, and returns when its turn has ended.
 func (x *session) prompt(ctx context.Context, p *params) (any, error) {
 	text, err := textOf(p.Prompt)
 	if err != nil {
 		return nil, err
 	}
-	x.mu.Lock()
-	if x.turn == nil {
-		x.turn = &turn{}
+	var t *turn
+	err = x.wait(ctx, func() bool {
+		if x.turn == nil {
+			x.turn = &turn{}
+		}
+		if t = x.turn; t.cancelled { // it is about to end
+			return false
+		}
+		t.prompts++
+		return true
+	})
+	if err != nil {
+		return nil, err
 	}
-	t := x.turn
-	t.prompts++
-	x.mu.Unlock()
 	defer func() {
 		x.mu.Lock()
 		if t.prompts--; t.prompts == 0 {
 			x.turn = nil
 		}
+		x.wake()
 		x.mu.Unlock()
 	}()
 	x.greet()
@@ -302,9 +321,13 @@ func (t *turn) stopped(x *session) bool {
 // await waits until a turn has ended, and says how if its run does not.
 func (x *session) await(ctx context.Context, t *turn) (sdk.StopReason, error) {
 	err := x.wait(ctx, func() bool { return t.cancelled || t.view.rests(t.asked) })
-	if ctx.Err() != nil && x.server.ctx.Err() == nil { // the client has cancelled the request
-		_, _ = x.cancel(ctx, nil)
-		err = nil
+	select {
+	case <-x.server.conn.Done(): // the client has left, and the run goes on
+		return "", context.Canceled
+	default:
+	}
+	if ctx.Err() != nil { // the client has cancelled the request
+		_, err = x.cancel(ctx, nil)
 	}
 	if err != nil {
 		return "", err
@@ -333,10 +356,11 @@ func (x *session) await(ctx context.Context, t *turn) (sdk.StopReason, error) {
 		v.closed = text
 		x.say(text)
 	}
-	if v.run.Workflow != chatWorkflow && !v.following && v.told == 0 {
-		v.told = v.run.Rev
-		outcome := fmt.Sprintf("[The user ran the workflow %s here, as run %s. It is %s. Its result:\n%s]", v.run.Workflow, v.id, v.run.Status, cmp.Or(v.run.Result(), v.run.Error))
-		x.outcomes = append(x.outcomes, outcome[:min(len(outcome), mostOutcome)])
+	if r := &v.run; !chat && !v.following && r.Status.Ended() && !v.told {
+		v.told = true
+		result := cmp.Or(r.Result(), r.Error)
+		result = strings.ToValidUTF8(result[:min(len(result), mostOutcome)], "")
+		x.outcomes = append(x.outcomes, fmt.Sprintf("[The user ran the workflow %s here, as run %s. It is %s. Its result:\n%s]", r.Workflow, v.id, r.Status, result))
 	}
 	return stop, nil
 }
@@ -437,7 +461,7 @@ func (x *session) deliver(ctx context.Context, t *turn, text string) (done bool,
 	}
 	x.mu.Lock()
 	v, last := x.chat()
-	if last != nil && (last.following || last.run.By == "" && last.left()) { // a workflow works, or wants an answer
+	if last != nil && (last.following || last.run.By == "" && !last.run.Status.Ended() && last.left()) { // a workflow works, or wants an answer
 		v = last
 	}
 	x.mu.Unlock()
@@ -457,17 +481,17 @@ func (x *session) deliver(ctx context.Context, t *turn, text string) (done bool,
 		switch kind, a := question.Kind(&q.Asked), v.asks[q]; {
 		case kind == runlog.QuestionMessage:
 			message = q
-		case wants == nil && a != nil && a.left && kind != runlog.QuestionPermission: // else the client shows it
+		case wants == nil && a != nil && a.left: // else the client shows it
 			wants = q
 		}
 	}
 	t.view, t.asked = v, messages(&v.run)
-	chat, running := v.run.Workflow == chatWorkflow, info.Status == runlog.Running
+	chat, running, over := v.run.Workflow == chatWorkflow, info.Status == runlog.Running, info.Status.Ended() || info.Status == runlog.Failed
 	v.closed = ""
 	x.mu.Unlock()
 	e := x.server.engine
 	switch {
-	case wants != nil:
+	case wants != nil && !over:
 		done, err = x.reply(ctx, v, wants, text)
 		if v.settle(wants, err == nil && !done); done || err != nil || running {
 			return done, err
@@ -482,7 +506,7 @@ func (x *session) deliver(ctx context.Context, t *turn, text string) (done bool,
 	}
 	text = x.briefed(text)
 	switch {
-	case info.Status.Ended() || info.Status == runlog.Failed:
+	case over:
 		return false, x.talk(ctx, t, v, text)
 	case running && message != nil:
 		v.expects(text)
@@ -515,7 +539,8 @@ func (v *view) settle(q *transcript.Question, answered bool) {
 // talk begins a conversation, about a run that has ended if there is one.
 func (x *session) talk(ctx context.Context, t *turn, about *view, text string) error {
 	x.mu.Lock()
-	if len(x.outcomes) > 0 && !slices.ContainsFunc(x.views, func(v *view) bool { return v.id == x.id }) {
+	free := !slices.ContainsFunc(x.views, func(v *view) bool { return v.id == x.id })
+	if about != nil && free && (len(x.outcomes) > 0 || !about.run.Status.Ended()) { // it is told in the message, or is not over
 		about = nil
 	}
 	x.mu.Unlock()
@@ -588,25 +613,26 @@ func commands() []command {
 func (x *session) command(ctx context.Context, t *turn, name, args string) (done, known bool, err error) {
 	x.mu.Lock()
 	talks, last := x.chat()
+	busy := t.prompts > 1
 	x.mu.Unlock()
+	for _, k := range commands() {
+		if k.name == name {
+			if name == "compact" {
+				last = talks
+			}
+			done, err = x.printed(ctx, t, &k, last, args)
+			return done, true, err
+		}
+	}
 	c, err := x.folder.Catalog(ctx)
 	if err != nil {
 		return false, true, err
 	}
 	i := slices.IndexFunc(c.Workflows, func(w host.Item) bool { return strings.EqualFold(w.Name, name) || slices.Contains(w.Aliases, name) })
 	if i < 0 {
-		for _, k := range commands() {
-			if k.name == name {
-				if name == "compact" {
-					last = talks
-				}
-				done, err = x.printed(ctx, t, &k, last, args)
-				return done, true, err
-			}
-		}
 		return false, false, nil
 	}
-	if t.prompts > 1 {
+	if busy {
 		return false, true, refused(-32600, "/"+name+": the session works; wait, or cancel the turn")
 	}
 	w := c.Find(c.Workflows[i].Name)
