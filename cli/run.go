@@ -45,7 +45,7 @@ type running struct {
 	leave      leave
 	detach     bool   // execute it in a process of its own
 	detached   string // this is that process; see detach.Hidden
-	id         string // of a new run, "" for any; see detach.ID
+	id         string // of a new run, "" for any
 }
 
 func (r *running) add(f *pflag.FlagSet) {
@@ -178,6 +178,7 @@ func newRunCommand(a *app) *cobra.Command {
 	}
 	r.add(cmd.Flags())
 	r.addDetach(cmd)
+	r.addID(cmd)
 	cmd.Flags().BoolVar(&r.plan, "plan", false, "only say what would be done: steps, agents, tools, and what it costs at most; nothing runs")
 	acts(cmd, "plan")
 	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or "+

@@ -4,22 +4,26 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/spf13/pflag"
+
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/acpserve"
+	"github.com/superstep-dev/superstep/internal/procgroup"
 )
 
-// serveACP serves an editor. Each run that it starts has the rules of the flags.
-func serveACP(ctx context.Context, a *app, l *leave) error {
-	if _, err := l.rules(); err != nil {
-		return err
-	}
-	if !a.kept() {
+// serveACP serves an editor. Flags are those of the command that its runs have, too.
+func serveACP(ctx context.Context, a *app, flags *pflag.FlagSet) error {
+	switch {
+	case procgroup.Inside(a.cfg.Environ):
+		return &Error{Exit: ExitDenied, Code: superstep.CodeDenied, Message: errNested.Error(), Err: errNested}
+	case !a.kept():
 		return usage("--acp: this store keeps no runs, so no session could be loaded; choose another store")
 	}
-	a.set.leave = *l
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
-	b := &terminalBackend{a: a, global: append(a.globalArgs(), a.absolute()...), rules: l.flags()}
+	b := &terminalBackend{a: a, global: append(a.globalArgs(), a.absolute()...)}
+	rules := a.runFlags(flags)
 	var opened []*host.Host
 	defer func() {
 		for _, h := range opened {
@@ -38,7 +42,7 @@ func serveACP(ctx context.Context, a *app, l *leave) error {
 			}
 			in.opened = h
 			opened = append(opened, h)
-			return &terminalBackend{a: &in, global: b.global, rules: b.rules, dir: dir}, nil
+			return &terminalBackend{a: &in, global: b.global, rules: rules, dir: dir}, nil
 		},
 	})
 	if ctx.Err() != nil {
@@ -57,19 +61,6 @@ func (a *app) absolute() []string {
 		if abs, err := filepath.Abs(path); err == nil && path != "" {
 			out = append(out, "--"+flag+"="+abs)
 		}
-	}
-	return out
-}
-
-// flags returns the rules as flags.
-func (l *leave) flags() (out []string) {
-	for flag, texts := range map[string][]string{"allow": l.allow, "ask": l.ask, "deny": l.deny} {
-		for _, text := range texts {
-			out = append(out, "--"+flag+"="+text)
-		}
-	}
-	if l.trustProject {
-		out = append(out, "--trust-project")
 	}
 	return out
 }

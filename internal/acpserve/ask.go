@@ -211,7 +211,7 @@ func (v *view) subject(q *transcript.Question) *call {
 	if q.Call.Diff != "" && q.Call.Larger == 0 && q.Call.Fails == "" && !question.Hidden(q.Asked.Call.Diff) {
 		c.Content = diffs(path, q.Call.Diff)
 	}
-	text := strings.Join(tui.Questions([]*transcript.Question{q})[0].Lines(""), "\n")
+	text := tui.Card(q.Call)
 	if c.Content != nil {
 		text = question.Because(q.Call.Rule, q.Call.Origin, q.Call.Reason)
 	}

@@ -19,8 +19,6 @@ import (
 const (
 	Flag   = "detach"
 	Hidden = "detached"
-	// ID is another hidden flag of that process: the ID of the new run.
-	ID = "run-id"
 )
 
 // A Process is a separate process that executes a run.
