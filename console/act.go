@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -62,10 +63,7 @@ func (s *server) action(pattern string, do act) {
 		if err := r.ParseForm(); err != nil {
 			return refuse(http.StatusBadRequest, "The form cannot be read: %v.", err)
 		}
-		key := r.Header.Get("Idempotency-Key")
-		if key == "" {
-			key = r.PostForm.Get("once")
-		}
+		key := keyOf(r)
 		if key != "" {
 			key = r.URL.Path + " " + key
 		}
@@ -87,6 +85,9 @@ func (s *server) action(pattern string, do act) {
 		return nil
 	})
 }
+
+// keyOf returns what identifies an action that may be sent twice, "" for nothing.
+func keyOf(r *http.Request) string { return cmp.Or(r.Header.Get("Idempotency-Key"), r.PostForm.Get("once")) }
 
 // runAct is an act on a run, which leads back to its page.
 func (s *server) runAct(do func(ctx context.Context, id string, form url.Values) (to string, err error)) act {
@@ -227,7 +228,7 @@ func (s *server) start(ctx context.Context, st *Start) (string, error) {
 			set.Model = st.Model
 			h = h.With(set)
 		}
-		run, err = h.Start(s.ctx, st.Workflow, st.Inputs, nil)
+		run, err = h.Start(s.ctx, st.Workflow, st.Inputs, &superstep.StartOptions{ID: st.ID})
 	}
 	if err != nil {
 		return "", err

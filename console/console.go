@@ -36,6 +36,7 @@ type Options struct {
 // A Start names what to execute: a new run of a workflow, or a run to resume or to continue.
 type Start struct {
 	Workflow string          // of a new run
+	ID       string          // of a new run, "" for any: what is started twice with an ID is one run
 	Inputs   json.RawMessage // of a new run: an object
 	Run      string          // to resume, or to continue with Message
 	Message  string          // the next message of the conversation of Run

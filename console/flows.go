@@ -305,7 +305,11 @@ func (s *server) startRun(ctx context.Context, r *http.Request) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	id, err := s.start(ctx, &Start{Workflow: w.Name, Inputs: inputs, Model: form.Get("model")})
+	st := &Start{Workflow: w.Name, Inputs: inputs, Model: form.Get("model")}
+	if key := keyOf(r); key != "" { // also for a console that is started anew
+		st.ID = short("c", key)
+	}
+	id, err := s.start(ctx, st)
 	if err != nil {
 		return "", err
 	}
