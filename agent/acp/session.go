@@ -33,6 +33,7 @@ type session struct {
 	cost   float64       // so far, as the agent reports it
 	based  bool          // cost is known, so that its change can be told
 	told   map[string]bool
+	used   model.Usage // in the turn, where it is told in pieces
 	plans  int
 	past   []event // of a session that is being loaded
 	loads  bool
@@ -121,6 +122,7 @@ func (s *session) prompt(text, mark string) {
 	s.mu.Lock()
 	s.busy, s.quiet, s.left = true, true, false
 	s.events, s.asks, s.calls = nil, nil, map[string]*call{}
+	s.used = model.Usage{}
 	s.mu.Unlock()
 	blocks := []map[string]string{{"type": "text", "text": text}}
 	if mark != "" {
@@ -132,15 +134,23 @@ func (s *session) prompt(text, mark string) {
 			Usage      *usage `json:"usage"`
 			Meta       struct {
 				Usage *usage `json:"usage"`
+				Quota struct {
+					Count *usage `json:"token_count"` // of Gemini CLI
+				} `json:"quota"`
 			} `json:"_meta"`
 		}
 		err := s.p.request(context.Background(), "session/prompt", map[string]any{"sessionId": s.id, "prompt": blocks}, &out)
 		e := event{kind: eventEnd, stop: out.StopReason, err: err}
-		for _, u := range []*usage{out.Usage, out.Meta.Usage} {
+		for _, u := range []*usage{out.Usage, out.Meta.Usage, out.Meta.Quota.Count} {
 			if u != nil && e.usage == (model.Usage{}) {
-				e.usage = model.Usage{In: u.In + u.Cached + u.Written, Out: u.Out + u.Thought, Cached: u.Cached, Written: u.Written, Reasoning: u.Thought}
+				e.usage = u.counted()
 			}
 		}
+		s.mu.Lock()
+		if e.usage == (model.Usage{}) {
+			e.usage = s.used
+		}
+		s.mu.Unlock()
 		s.push(e)
 	}()
 }
@@ -152,6 +162,23 @@ type usage struct {
 	Cached  int `json:"cachedReadTokens"`
 	Written int `json:"cachedWriteTokens"`
 	Thought int `json:"thoughtTokens"`
+	Total   int `json:"totalTokens"`
+
+	GeminiIn  int `json:"input_tokens"`
+	GeminiOut int `json:"output_tokens"`
+}
+
+// counted returns the usage in our terms: inputs with what was cached, outputs with the reasoning. Some agents count so, some do not; the total tells.
+func (u *usage) counted() model.Usage {
+	out := model.Usage{In: u.In + u.Cached + u.Written + u.GeminiIn, Out: u.Out + u.Thought + u.GeminiOut, Cached: u.Cached, Written: u.Written, Reasoning: u.Thought}
+	for _, in := range []int{out.In, u.In} {
+		for _, said := range []int{out.Out, u.Out} {
+			if u.Total > 0 && in+said == u.Total {
+				out.In, out.Out = in, said
+			}
+		}
+	}
+	return out
 }
 
 // answer answers permission requests.
@@ -427,15 +454,19 @@ func say(out *external.Stepped, e event, live func(model.Part)) {
 	if e.kind == eventThought {
 		kind = model.Reasoning
 	}
+	m := &out.Message
+	n := len(m.Parts)
+	if n == 0 || m.Parts[n-1].Kind != kind {
+		if e.text = strings.TrimLeft(e.text, "\n"); e.text == "" { // Codex parts its reasoning so
+			return
+		}
+		m.Parts = append(m.Parts, model.Part{Kind: kind})
+		n++
+	}
 	if live != nil {
 		live(model.Part{Kind: kind, Text: e.text})
 	}
-	m := &out.Message
-	if n := len(m.Parts); n > 0 && m.Parts[n-1].Kind == kind {
-		m.Parts[n-1].Text += e.text
-		return
-	}
-	m.Parts = append(m.Parts, model.Part{Kind: kind, Text: e.text})
+	m.Parts[n-1].Text += e.text
 }
 
 // stopCode returns why a turn ended. It does not tell whether something was denied or cancelled.
