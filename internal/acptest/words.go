@@ -42,7 +42,7 @@ func Words(req *modeltest.ParsedRequest) modeltest.Reply {
 		reply = modeltest.Text("A title")
 	case strings.Contains(said, "denied this"): // some send what was said before, too
 		reply = modeltest.Text("I left it.")
-	case strings.Contains(said, "You were interrupted"):
+	case strings.Contains(said, "You were interrupted"), strings.Contains(said, "attempt at this was interrupted"): // in a new session
 		reply = modeltest.Text("It goes on.")
 	case strings.Contains(said, "endless"):
 		return modeltest.Reply{Parts: []model.Part{{Kind: model.Text, Text: "word "}}, Fault: modeltest.Infinite, At: 1, Pause: 50 * time.Millisecond}
