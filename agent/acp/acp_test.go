@@ -278,6 +278,24 @@ var scripts = map[string]*acptest.Script{
 		a.Say("edited")
 		return "end_turn"
 	}},
+	// A command's output comes in pieces, as Codex sends it, and the costs and tokens come while it runs, as Qwen Code tells tokens. Nothing is said after it.
+	"printed": {Prompt: func(a *acptest.Agent, _ string) string {
+		used := func(in, out, cached, thought, total int) {
+			a.Update(map[string]any{"sessionUpdate": "agent_message_chunk", "content": map[string]any{"type": "text", "text": ""}, "_meta": map[string]any{
+				"usage": map[string]any{"inputTokens": in, "outputTokens": out, "cachedReadTokens": cached, "thoughtTokens": thought, "totalTokens": total}}})
+		}
+		a.Begin("c1", "make", "execute", map[string]any{"command": "make"})
+		time.Sleep(20 * time.Millisecond)
+		a.Live(map[string]any{"sessionUpdate": "usage_update", "used": 10, "size": 100, "cost": map[string]any{"amount": 0.001, "currency": "USD"}})
+		used(100, 20, 0, 0, 120)
+		used(100, 20, 60, 10, 120) // which are within the others
+		used(100, 20, 60, 10, 190) // which are not
+		for _, piece := range []string{"made ", "it\n"} {
+			a.Update(map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": "c1", "_meta": map[string]any{"terminal_output_delta": map[string]any{"data": piece}}})
+		}
+		a.Update(map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed", "rawOutput": map[string]any{"exit_code": 0}})
+		return "end_turn"
+	}},
 	// It uses a second turn of the model after a call.
 	"turns": {Prompt: func(a *acptest.Agent, text string) string {
 		if !strings.Contains(text, "interrupted") {
@@ -384,6 +402,21 @@ func TestUsage(t *testing.T) {
 	run, _ := s.start(t)
 	r := s.fold(t, run.ID())
 	if r.Spent.Money != 2000 || r.Spent.Tokens != 55 || r.Spent.Turns != 1 {
+		t.Errorf("spent %+v", r.Spent)
+	}
+	s.replayed(t, run.ID())
+}
+
+// What is used and printed while a call runs counts and shows as well.
+func TestPrinted(t *testing.T) {
+	t.Parallel()
+	s := open(t, "printed")
+	run, _ := s.start(t)
+	r := s.fold(t, run.ID())
+	if got := parts(r); len(got) != 2 || got[1] != "tool bash make: made it" {
+		t.Errorf("parts %q", got)
+	}
+	if r.Spent.Tokens != 120+120+190 || r.Spent.Money != 1000 {
 		t.Errorf("spent %+v", r.Spent)
 	}
 	s.replayed(t, run.ID())

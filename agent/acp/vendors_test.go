@@ -161,7 +161,7 @@ func (v *vendor) drive(t *testing.T, path string) {
 					t.Fatal(err)
 				}
 				_ = os.MkdirAll("testdata", 0o700)
-				_ = os.Remove(file) // there may be none
+				_ = os.Remove(file)                                          // there may be none
 				s.cmd.Argv = append([]string{os.Args[0]}, s.cmd.Argv[3:]...) // without the shell
 				s.cmd.Env = append(acptest.RecordEnv(file), s.cmd.Env...)
 			}
