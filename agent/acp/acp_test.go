@@ -323,6 +323,22 @@ var scripts = map[string]*acptest.Script{
 		<-a.Cancelled()
 		return "end_turn"
 	}},
+	// It goes on when all others are at the same point.
+	"together": {Prompt: func(a *acptest.Agent, text string) string {
+		name, _, _ := strings.Cut(text, "\n")
+		a.Say("I am ")
+		a.Begin("c-"+name, "make "+name, "execute", map[string]any{"command": "make " + name})
+		a.Log("at " + name)
+		for range 1000 {
+			if a.Logged("at one")*a.Logged("at two")*a.Logged("at three")*a.Logged("at four")*a.Logged("at five") > 0 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		a.End("c-"+name, "made "+name)
+		a.Say(name)
+		return "end_turn"
+	}},
 	"version":    {Version: 2},
 	"signed out": {NewError: -32000},
 	"modes":      {Modes: []string{"auto", "default"}, Prompt: func(a *acptest.Agent, _ string) string { a.Say(a.Mode()); return "end_turn" }},
@@ -405,6 +421,34 @@ func TestUsage(t *testing.T) {
 		t.Errorf("spent %+v", r.Spent)
 	}
 	s.replayed(t, run.ID())
+}
+
+// Five sessions work in one process at once, and what happens in each is told of it alone.
+func TestFiveSessions(t *testing.T) {
+	t.Parallel()
+	s := open(t, "together")
+	e := s.begin(t)
+	runs := map[string]*superstep.Run{}
+	for _, name := range []string{"one", "two", "three", "four", "five"} {
+		run, err := e.Start(t.Context(), "test", json.RawMessage(fmt.Sprintf(`{"prompt":%q}`, name)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs[name] = run
+	}
+	for name, run := range runs {
+		if out := wait(t, run); string(out.Output) != strconv.Quote(name) {
+			t.Errorf("%s: got %+v, %s", name, out, out.Output)
+		}
+		want := []string{"text I am", "tool bash make " + name + ": made " + name, "text " + name}
+		if got := parts(s.fold(t, run.ID())); !slices.Equal(got[1:], want) {
+			t.Errorf("%s: parts %q", name, got)
+		}
+		s.replayed(t, run.ID())
+	}
+	if starts, sessions := len(s.logged("start")), len(s.logged("session/new")); starts != 1 || sessions != 5 {
+		t.Errorf("%d processes, %d sessions", starts, sessions)
+	}
 }
 
 // What is used and printed while a call runs counts and shows as well.

@@ -105,8 +105,8 @@ type Lenient struct{ modeltest.Wire }
 func (l Lenient) Parse(r *http.Request, body []byte) (*modeltest.ParsedRequest, error) {
 	var in struct {
 		Model           string
-		Messages, Input []said
-		Contents        []said
+		Messages, Input []spoken
+		Contents        []spoken
 		Tools           []struct {
 			Name      string
 			Function  struct{ Name string }
@@ -136,14 +136,14 @@ func (l Lenient) Parse(r *http.Request, body []byte) (*modeltest.ParsedRequest, 
 	return req, nil
 }
 
-// said is a message, an item or a content.
-type said struct {
+// spoken is a message, an item or a content.
+type spoken struct {
 	Role, Type string
 	Content    json.RawMessage
 	Parts      json.RawMessage
 }
 
-func (s *said) text() (text string, result bool) {
+func (s *spoken) text() (text string, result bool) {
 	if json.Unmarshal(s.Content, &text) == nil {
 		return text, false
 	}
