@@ -90,7 +90,12 @@ func (s *stage) begin(t *testing.T) *superstep.Engine {
 	if s.cmd != nil {
 		cmd = *s.cmd
 	}
-	a := &agent.Agent{Name: "worker", Model: s.pool.Model(cmd, s.dir), Headless: s.head}
+	return s.engineOf(t, &agent.Agent{Name: "worker", Model: s.pool.Model(cmd, s.dir), Headless: s.head})
+}
+
+// engineOf opens the engine of a workflow of one agent.
+func (s *stage) engineOf(t *testing.T, a *agent.Agent) *superstep.Engine {
+	t.Helper()
 	g := graph.New("test", reduce.Replace[string])
 	g.AddNode(node.Agent("work", a, func(s string) (string, error) { return s, nil }, func(_ string, o *agent.Outcome) (string, error) { return o.Text, nil }))
 	g.Edge(graph.Start, "work")
@@ -323,6 +328,7 @@ var scripts = map[string]*acptest.Script{
 		<-a.Cancelled()
 		return "end_turn"
 	}},
+	"spoken": {Prompt: spoken},
 	// It goes on when all others are at the same point.
 	"together": {Prompt: func(a *acptest.Agent, text string) string {
 		name, _, _ := strings.Cut(text, "\n")

@@ -372,7 +372,7 @@ func (s *session) collect(st *external.Step, out *external.Stepped) (asks, done 
 				continue
 			}
 			say(out, e, st.Say)
-		case e.kind == eventCall && len(st.Open) == 0 && len(later) > 0:
+		case (e.kind == eventCall || e.kind == eventPlan) && len(later) > 0 && (len(st.Open) == 0 || len(unheard(st, out)) == 0):
 			return asks, true, nil // it belongs to what is said before it
 		case e.kind == eventCall || e.kind == eventAsk:
 			if e.call != nil && !e.call.told {
@@ -434,16 +434,20 @@ func (s *session) ended(st *external.Step, out *external.Stepped, err error) err
 	return nil
 }
 
-// unresolved adds results for the calls without one, at the end of a turn.
-func (s *session) unresolved(st *external.Step, out *external.Stepped) {
+// unheard returns the IDs of the calls of a step that have no result.
+func unheard(st *external.Step, out *external.Stepped) []string {
 	ids := slices.Clone(st.Open)
 	for _, c := range out.Started {
 		ids = append(ids, c.ID)
 	}
-	for _, id := range ids {
-		if slices.ContainsFunc(out.Results, func(r external.Result) bool { return r.Call == id }) {
-			continue
-		}
+	return slices.DeleteFunc(ids, func(id string) bool {
+		return slices.ContainsFunc(out.Results, func(r external.Result) bool { return r.Call == id })
+	})
+}
+
+// unresolved adds results for the calls without one, at the end of a turn.
+func (s *session) unresolved(st *external.Step, out *external.Stepped) {
+	for _, id := range unheard(st, out) {
 		out.Results = append(out.Results, external.Result{Call: id, Text: "the agent reported no result", Error: true})
 	}
 }
