@@ -179,6 +179,11 @@ func (r rounds) updates(t *rapid.T) (out []update) {
 			noise()
 		}
 		for _, c := range round.calls {
+			if list := []any{update{"content": c.arg, "status": "pending", "priority": "high", "id": 7}}; c.tool == "todo" && rapid.Bool().Draw(t, "as a call") { // as opencode
+				out = append(out, update{"sessionUpdate": "tool_call", "toolCallId": c.id, "title": "todowrite", "kind": "other", "status": "in_progress", "rawInput": update{"todos": list}})
+				ends = append(ends, []update{{"sessionUpdate": "tool_call_update", "toolCallId": c.id, "status": "completed"}})
+				continue
+			}
 			if c.tool == "todo" {
 				out = append(out, update{"sessionUpdate": "plan", "entries": []any{update{"content": c.arg, "status": "pending", "priority": "high"}}})
 				continue

@@ -271,6 +271,8 @@ func (c *call) external(p *process) external.Call {
 		out.Name, out.Args = "read_file", encode(map[string]string{"path": one})
 	case c.kind == "fetch" && text("url") != "":
 		out.Name, out.Args = "web_fetch", encode(map[string]string{"url": text("url")})
+	case len(in["todos"]) > 0 && todos(in["todos"]) != nil: // opencode and Qwen Code send no plan
+		out.Name, out.Args = "todo", todos(in["todos"])
 	default:
 		out.Name, out.Args = c.own(p), c.input
 	}

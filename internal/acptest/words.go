@@ -66,6 +66,16 @@ func Words(req *modeltest.ParsedRequest) modeltest.Reply {
 			}
 			reply = call("exec_command", args)
 		}
+	case strings.Contains(said, "plan it"):
+		todo := map[string]any{"status": "in_progress"}
+		switch {
+		case has("todowrite"): // opencode
+			todo["content"], todo["priority"] = "look", "high"
+			reply = call("todowrite", map[string]any{"todos": []any{todo}})
+		case has("write_todos"): // Gemini CLI
+			todo["description"] = "look"
+			reply = call("write_todos", map[string]any{"todos": []any{todo}})
+		}
 	case strings.Contains(said, "delegate"):
 		switch args := map[string]any{"description": "a task", "prompt": "make it"}; {
 		case has("task"): // opencode
