@@ -207,6 +207,29 @@ func (v *vendor) drive(t *testing.T, path string) {
 		s.pool.Close()
 		s.resumes(t, run)
 	})
+	t.Run("allowed when it had ended", func(t *testing.T) {
+		s := v.stage(t, path, server.URL)
+		run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"make it"}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := wait(t, run)
+		s.engine.Close()
+		s.pool.Close()
+		s.begin(t)
+		s.allow(t, run, out, "once")
+		again, err := s.engine.Resume(t.Context(), run.ID(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out = wait(t, again); string(out.Output) != `"It goes on."` { // without another question
+			t.Errorf("got %+v; parts %q", out, parts(s.fold(t, run.ID())))
+		}
+		if b, err := os.ReadFile(filepath.Join(s.dir, "made.txt")); err != nil || string(b) != "hi\n" {
+			t.Errorf("the file has %q, %v", b, err)
+		}
+		s.replayed(t, run.ID())
+	})
 	t.Run("kill the agent", func(t *testing.T) {
 		s := v.stage(t, path, server.URL)
 		run := s.endless(t)

@@ -34,6 +34,17 @@ func Words(req *modeltest.ParsedRequest) modeltest.Reply {
 		r.Parts[0].Call.ID = fmt.Sprintf("call_%d_%d", last, results)
 		return r
 	}
+	shell := func(command string, outside bool) modeltest.Reply {
+		switch {
+		case has("bash"): // opencode
+			return call("bash", map[string]any{"command": command, "description": "make it"})
+		case has("run_shell_command"): // Qwen Code, Gemini CLI
+			return call("run_shell_command", map[string]any{"command": command, "description": "make it", "is_background": false})
+		case outside: // of the sandbox of Codex
+			return call("exec_command", map[string]any{"cmd": command, "sandbox_permissions": "require_escalated", "justification": "May I make it?"})
+		}
+		return call("exec_command", map[string]any{"cmd": command})
+	}
 	_, path, _ := strings.Cut(said, "edit ")
 	path, _, _ = strings.Cut(path, "\n")
 	reply := modeltest.Text(fmt.Sprintf("Ready, after %d results.", results))
@@ -42,6 +53,8 @@ func Words(req *modeltest.ParsedRequest) modeltest.Reply {
 		reply = modeltest.Text("A title")
 	case strings.Contains(said, "denied this"): // some send what was said before, too
 		reply = modeltest.Text("I left it.")
+	case strings.Contains(said, "make it again: bash") && results == 0: // what was allowed when nobody could hear it
+		reply = shell("echo hi > made.txt", true)
 	case strings.Contains(said, "You were interrupted"), strings.Contains(said, "attempt at this was interrupted"): // in a new session
 		reply = modeltest.Text("It goes on.")
 	case strings.Contains(said, "endless"):
@@ -54,18 +67,7 @@ func Words(req *modeltest.ParsedRequest) modeltest.Reply {
 		if _, named, is := strings.Cut(said, "run: "); is {
 			command, _, _ = strings.Cut(named, "\n")
 		}
-		switch {
-		case has("bash"): // opencode
-			reply = call("bash", map[string]any{"command": command, "description": "make it"})
-		case has("run_shell_command"): // Qwen Code, Gemini CLI
-			reply = call("run_shell_command", map[string]any{"command": command, "description": "make it", "is_background": false})
-		case has("exec_command"): // Codex
-			args := map[string]any{"cmd": command}
-			if strings.Contains(said, "make it") {
-				args["sandbox_permissions"], args["justification"] = "require_escalated", "May I make it?"
-			}
-			reply = call("exec_command", args)
-		}
+		reply = shell(command, strings.Contains(said, "make it"))
 	case strings.Contains(said, "plan it"):
 		todo := map[string]any{"status": "in_progress"}
 		switch {
