@@ -174,17 +174,13 @@ func (p *formPane) key(k tea.KeyPressMsg) tea.Cmd {
 		}
 	case "left", "right":
 		p.choose(k.String() == "left")
-	case "backspace":
-		if r := []rune(p.text()); len(r) > 0 {
-			p.typed[p.sel] = string(r[:len(r)-1])
-		}
 	case "ctrl+u":
 		if p.sel < len(p.fields) {
 			p.typed[p.sel] = ""
 		}
 	default:
-		if k.Text != "" && p.sel < len(p.fields) {
-			p.typed[p.sel] += k.Text
+		if p.sel < len(p.fields) {
+			typeInto(&p.typed[p.sel], k)
 		}
 	}
 	return nil
@@ -194,13 +190,6 @@ func (p *formPane) paste(s string) {
 	if p.sel < len(p.fields) {
 		p.typed[p.sel] += transcript.Clean(s)
 	}
-}
-
-func (p *formPane) text() string {
-	if p.sel < len(p.fields) {
-		return p.typed[p.sel]
-	}
-	return ""
 }
 
 // choose takes the next or the previous possible value.

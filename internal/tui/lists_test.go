@@ -416,7 +416,8 @@ func TestRunsPane(t *testing.T) {
 func TestRunsPaneOfThousands(t *testing.T) {
 	t.Parallel()
 	h := newHarbour(t)
-	p := &runsPane{t: h.Terminal, hay: map[string]string{}, loaded: true, read: h.now()}
+	p := newRunsPane(h.Terminal)
+	p.loaded, p.read = true, h.now()
 	for i := range 10_000 {
 		p.all = append(p.all, runlog.Info{ID: fmt.Sprintf("%08x", i), Workflow: "research", Title: fmt.Sprint("Question ", i), Status: runlog.Completed, Created: h.now()})
 	}

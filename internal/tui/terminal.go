@@ -209,7 +209,7 @@ func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptio
 		return nil, err
 	}
 	t.compose = newComposer(t)
-	t.home = &startPane{t: t}
+	t.home = newStartPane(t)
 	return t, nil
 }
 
