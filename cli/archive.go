@@ -51,7 +51,6 @@ can be imported elsewhere and replayed there.`,
 	cmd.Flags().StringVar(&f.File, "file", "", "write the log into this `file` (default: standard output)")
 	cmd.Flags().StringVar(&f.Dir, "dir", "", "write a folder for people into this `folder`")
 	cmd.Flags().BoolVar(&f.Unredacted, "unredacted", false, "take nothing out")
-	acts(cmd, "file", "dir", "unredacted")
 	return cmd
 }
 
@@ -118,7 +117,6 @@ it. What comes through a pipe is first copied into a temporary file.`,
 		},
 	}
 	cmd.Flags().StringVar(&as, "as", "", "the `ID` of the new run (default: the one in the file)")
-	acts(cmd, "as")
 	return cmd
 }
 

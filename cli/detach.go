@@ -21,7 +21,6 @@ func (r *running) addDetach(cmd *cobra.Command) {
 	f.BoolVar(&r.detach, detach.Flag, false, "execute the run in a separate process that outlives this terminal; print its ID")
 	f.StringVar(&r.detached, detach.Hidden, "", "")
 	f.Lookup(detach.Hidden).Hidden = true
-	acts(cmd, detach.Flag, detach.Hidden)
 }
 
 // startDetached starts this command again in a separate process, and prints the ID of its run.

@@ -35,7 +35,6 @@ a draft that says so.`,
 	cmd.Flags().BoolVar(&d.Loose, "loose", false, "keep steps whose prompts were made of results in other words, in a draft")
 	cmd.Flags().BoolVar(&d.Dry, "dry-run", false, "print the recipe and write nothing")
 	cmd.Flags().BoolVar(&d.Replace, "force", false, "replace the recipe of that name that is there already")
-	acts(cmd, "name", "loose", "dry-run", "force")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return distilRun(cmd.Context(), a, args[0], &d) }
 	return cmd
 }

@@ -65,7 +65,6 @@ other byte, and the same file in another folder, is shown to you again.`,
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "trust it without being asked")
 	cmd.Flags().BoolVar(&revoke, "revoke", false, "trust it no longer")
-	acts(cmd, "yes", "revoke")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if yes && revoke {
 			return usage("runs trust: --yes or --revoke, not both")

@@ -236,7 +236,6 @@ func modelsUpdate(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "take prices that are older than those that hold")
-	acts(cmd, "force")
 	return cmd
 }
 
@@ -269,7 +268,6 @@ func modelsTest(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&limit, "within", time.Minute, "how long both turns may take together")
-	acts(cmd, "within")
 	return cmd
 }
 

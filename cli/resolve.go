@@ -32,7 +32,6 @@ func runsResolve(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&again, "again", false, "it did not happen, or may happen twice: do it")
 	cmd.Flags().BoolVar(&happened, "happened", false, "it happened: do not do it again")
 	cmd.Flags().StringVar(&result, "result", "", "with --happened: the `TEXT` that the tool returned; of other effects, their output as JSON")
-	acts(cmd, "again", "happened", "result")
 	r.add(cmd.Flags())
 	noModel(cmd, a, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

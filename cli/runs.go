@@ -277,7 +277,6 @@ func runsWatch(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().Uint64Var(&since, "since", 0, "only what comes after this position in the log, such as the seq of an event")
-	acts(cmd, "since")
 	cmd.Flags().BoolVar(&streamText, "stream-text", false, streamTextHelp)
 	cmd.PreRunE = func(*cobra.Command, []string) error { return a.checkStreamText(streamText) }
 	return cmd
@@ -355,7 +354,6 @@ func runsResume(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&r.input, "input", "", "jsonl: a program drives the run, with -o jsonl, by lines on standard input")
 	cmd.Flags().BoolVar(&again.Quarantined, "quarantined", false, "go on with a run whose processes died one after another")
 	cmd.Flags().BoolVar(&again.AllowChange, "allow-graph-change", false, "go on with the workflow as it is today, if what the run does next is still there")
-	acts(cmd, "quarantined", "allow-graph-change")
 	noModel(cmd, a, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ans, err := r.check(a)

@@ -29,7 +29,6 @@ there to be asked, so a call happens only if a rule allows it; see "permissions 
 	}
 	cmd.Flags().BoolVar(&overMCP, "mcp", false, "speak the Model Context Protocol")
 	cmd.Flags().StringVar(&addr, "http", "", "listen on this `address` of this machine instead")
-	acts(cmd, "mcp", "http")
 	l.add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !overMCP {
