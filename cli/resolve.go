@@ -157,11 +157,8 @@ func answerRecorded(a *app, id string, err error) error {
 	if !ok || busy.ID != id {
 		return err
 	}
-	if a.programs() {
-		return a.out.value(map[string]any{"run": id, "status": runlog.Running, "owner": busy.Owner})
-	}
-	a.err.line(fmt.Sprintf("the answer is recorded, and %s runs %s; watch it: %s", busy.Owner, id, a.hint("runs", "watch", id)))
-	return nil
+	return a.tell(map[string]any{"run": id, "status": runlog.Running, "owner": busy.Owner},
+		fmt.Sprintf("the answer is recorded, and %s runs %s; watch it: %s", busy.Owner, id, a.hint("runs", "watch", id)))
 }
 
 func printUnknown(a *app, info runlog.Info, open []unknownJSON) error {
