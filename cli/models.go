@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/providers"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
@@ -75,7 +76,7 @@ func printModels(a *app, list *host.ModelList) error {
 		}
 		return nil
 	}
-	a.out.line(fmt.Sprintf("model %s (%s)\n", transcript.Line(list.Use.Model), transcript.Line(list.Use.Why)))
+	a.out.line(fmt.Sprintf("model %s (%s)\n", transcript.Line(list.Use.Name), transcript.Line(list.Use.Why)))
 	for i := range list.Providers {
 		p := &list.Providers[i]
 		line := fmt.Sprintf("%-11s no   %s", p.Name, transcript.Line(p.Missing))
@@ -87,7 +88,7 @@ func printModels(a *app, list *host.ModelList) error {
 			continue
 		}
 		for j := range p.Models {
-			if p.Local || p.Models[j].Name == p.Default {
+			if p.Local || p.Models[j].Name == p.Standard {
 				a.out.line("  " + describe(&p.Models[j]))
 			}
 		}
@@ -139,7 +140,7 @@ func printProvider(a *app, list *host.ModelList, name string) error {
 }
 
 // describe returns a model on one line.
-func describe(m *host.ModelInfo) string {
+func describe(m *providers.Known) string {
 	line := fmt.Sprintf("%-44s %-22s", transcript.Line(m.Name), costs(m.Price))
 	if m.Window > 0 {
 		line += " " + inwords.Count(m.Window) + " tokens"
@@ -148,11 +149,11 @@ func describe(m *host.ModelInfo) string {
 }
 
 // costs formats a price for users.
-func costs(p *host.ModelPrice) string {
+func costs(p *model.Price) string {
 	switch {
 	case p == nil:
 		return "price not known"
-	case *p == host.ModelPrice{}:
+	case *p == model.Price{}:
 		return "free"
 	}
 	return fmt.Sprintf("$%g in, $%g out", p.In, p.Out)
@@ -272,7 +273,7 @@ func modelsTest(a *app) *cobra.Command {
 }
 
 // testModel asks a model for a text and for a tool call, and prints the results.
-func testModel(ctx context.Context, a *app, m model.Model, info *host.ModelInfo) error {
+func testModel(ctx context.Context, a *app, m model.Model, info *providers.Known) error {
 	result := &modelTest{Model: info.Name, Turns: []host.ModelTurn{}}
 	if !a.programs() {
 		a.out.line("model " + transcript.Line(info.Name))
@@ -301,7 +302,7 @@ func shortened(s string) string {
 }
 
 // turnLine formats a turn for users.
-func turnLine(t *host.ModelTurn, info *host.ModelInfo) string {
+func turnLine(t *host.ModelTurn, info *providers.Known) string {
 	cost := costs(info.Price)
 	if t.Cost != nil && *t.Cost > 0 {
 		cost = dollars(*t.Cost)
