@@ -228,18 +228,18 @@ func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
 	models, none := b.a.models()
 	b.mu.Unlock()
 	m, err := h.Model("")
+	if none == nil {
+		var wrong error
+		c.Models, wrong = models.ListModels(ctx)
+		err = cmp.Or(err, wrong)
+	}
 	switch {
 	case err != nil:
 		c.NoModel = err.Error()
-	case none == nil && !models.HasModel(ctx):
+	case c.Models != nil && c.Models.Use.Name == host.Offline:
 		c.NoModel = "The model offline only quotes documents; to talk to an agent takes a language model."
 	default:
 		c.Model = m.Name()
-	}
-	if none == nil && c.Model != "" {
-		if list, err := models.ListModels(ctx); err == nil {
-			c.Why = list.Use.Why
-		}
 	}
 	return c, nil
 }

@@ -198,8 +198,8 @@ func (t *Terminal) startHeader(w int) []string {
 		right = "no model"
 		if c.Model != "" {
 			right = transcript.Line(c.Model)
-			if c.Why != "" && w >= 80 {
-				right += t.pal.Dim(" (" + transcript.Line(c.Why) + ")")
+			if c.Models != nil && c.Models.Use.Why != "" && w >= 80 {
+				right += t.pal.Dim(" (" + transcript.Line(c.Models.Use.Why) + ")")
 			}
 		}
 	}
