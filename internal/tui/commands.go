@@ -276,11 +276,7 @@ func (t *Terminal) resumeCommand(args string) tea.Cmd {
 func (t *Terminal) openRun(ref string) tea.Cmd {
 	t.say("opening …")
 	return func() tea.Msg {
-		e, err := t.reader(t.ctx)
-		var info runlog.Info
-		if err == nil {
-			info, err = e.Find(t.ctx, ref)
-		}
+		info, err := t.find(ref)
 		if err == nil && info.Status == runlog.Interrupted {
 			_, err = t.backend.Start(t.ctx, &Start{Run: info.ID})
 		}

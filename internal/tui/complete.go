@@ -281,8 +281,7 @@ func (p *popup) lines(pal Palette, w, h int) []string {
 	out := make([]string, 0, h)
 	for i := first; i < first+h; i++ {
 		o := p.offers[i]
-		mark, name := "   ", cut(o.text, wide)
-		name += strings.Repeat(" ", max(0, wide-ansi.StringWidth(name)))
+		mark, name := "   ", padded(cut(o.text, wide), wide)
 		about := cmp.Or(strings.TrimSpace(o.kind+"  "+o.about), o.kind)
 		if i == p.sel {
 			mark, name = " ▸ ", pal.Bold(name)

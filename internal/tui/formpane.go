@@ -110,11 +110,9 @@ func (p *formPane) draw(w, h int) []string {
 		if i == p.sel {
 			mark, cursor, at = " ▸ ", "▏", len(out)
 		}
-		name := cut(transcript.Line(f.Name), wide)
-		if name += strings.Repeat(" ", max(0, wide-ansi.StringWidth(name))); f.Required {
-			name += " *"
-		} else {
-			name += "  "
+		name := padded(cut(transcript.Line(f.Name), wide), wide) + "  "
+		if f.Required {
+			name = strings.TrimSuffix(name, " ") + "*"
 		}
 		value := tailOf(transcript.Line(p.typed[i]), max(4, w-wide-10)) + cursor
 		if p.typed[i] == "" && len(f.Default) > 0 {
@@ -198,16 +196,11 @@ func (p *formPane) choose(back bool) {
 	if len(all) == 0 {
 		return
 	}
-	i := slices.Index(all, p.typed[p.sel])
-	switch {
-	case back && i <= 0:
-		i = len(all) - 1
-	case back:
-		i--
-	default:
-		i = (i + 1) % len(all)
+	i := slices.Index(all, p.typed[p.sel]) + 1
+	if back {
+		i = max(i, 1) + len(all) - 2
 	}
-	p.typed[p.sel] = all[i]
+	p.typed[p.sel] = all[i%len(all)]
 }
 
 // value reads a field: nil if it is left to its default.
