@@ -229,3 +229,12 @@ func TestChangeIsCheap(t *testing.T) {
 		t.Errorf("3,000 changes take %s with 100 tasks and %s with 10,000", few, many)
 	}
 }
+
+// BenchmarkClone measures what it takes to go on from a moment of a long run without folding from its beginning.
+func BenchmarkClone(b *testing.B) {
+	run := fold(long(10_000), 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		run.Clone()
+	}
+}

@@ -254,7 +254,7 @@ func (p *historyPane) tick(gap time.Duration) {
 // move shows the run after its first n records.
 func (p *historyPane) move(n int) {
 	n = min(max(n, min(1, len(p.past.recs))), len(p.past.recs))
-	if from := p.at; n >= from && !p.closed && p.then.run.Seq != 0 {
+	if from := p.at; n >= from && n-from <= 4*nearby && !p.closed && p.then.run.Seq != 0 {
 		for _, rec := range p.past.recs[from:n] {
 			p.then.run.Apply(rec)
 		}

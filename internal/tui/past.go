@@ -13,15 +13,21 @@ import (
 
 const (
 	pastWindow = 8 << 20  // bytes of parts of ended tasks in a fold of the past
+	mostSaved  = 12       // folds that are kept, to begin at
+	nearby     = 96       // records before a cut, where one more is kept
 	mostStates = 32 << 20 // bytes of states that are kept
 )
 
-// A past is the stored records of a run, and its fold after any of them. A fold cannot go back, so it begins anew: 10,000 records take about 45 ms.
+// A past is the stored records of a run, and its fold after any of them. A fold cannot go back, so folds at spaced places are kept, of which a copy goes
+// on from there: a cut in 10,000 records takes a few milliseconds.
 type past struct {
 	recs  []runlog.Record
 	took  []time.Duration // execution time after each record
 	marks []mark
 	whole transcript.Run
+	every int
+	saved []*transcript.Run // after so many records each, the first after one time `every`
+	near  *transcript.Run   // shortly before the last cut, nil for none
 }
 
 // A mark is an event that the time line shows.
@@ -42,7 +48,9 @@ func (p *past) add(rec runlog.Record) {
 	if rec.Seq == 0 || len(p.recs) > 0 && rec.Seq <= p.recs[len(p.recs)-1].Seq {
 		return
 	}
-	p.whole.Window = pastWindow
+	if p.every == 0 {
+		p.every, p.whole.Window = 256, pastWindow
+	}
 	p.recs = append(p.recs, rec)
 	p.whole.Apply(rec)
 	took := p.whole.Time.Elapsed(rec.Time)
@@ -52,6 +60,17 @@ func (p *past) add(rec runlog.Record) {
 	p.took = append(p.took, took)
 	if sign := signOf(&rec); sign != 0 {
 		p.marks = append(p.marks, mark{len(p.recs), sign})
+	}
+	if len(p.recs)%p.every != 0 {
+		return
+	}
+	if p.saved = append(p.saved, p.whole.Clone()); len(p.saved) > mostSaved {
+		p.every *= 2
+		var half []*transcript.Run
+		for i := 1; i < len(p.saved); i += 2 {
+			half = append(half, p.saved[i])
+		}
+		p.saved = half
 	}
 }
 
@@ -81,9 +100,25 @@ func signOf(rec *runlog.Record) rune {
 
 // cut returns the fold of the first n records. It is the caller's.
 func (p *past) cut(n int) *transcript.Run {
+	n = min(max(n, 0), len(p.recs))
+	from, base := 0, (*transcript.Run)(nil)
+	if i := min(n/max(p.every, 1), len(p.saved)); i > 0 {
+		from, base = i*p.every, p.saved[i-1]
+	}
+	if p.near != nil {
+		if at := p.place(p.near.Seq); at <= n && at > from {
+			from, base = at, p.near
+		}
+	}
 	run := &transcript.Run{Window: pastWindow}
-	for _, rec := range p.recs[:min(max(n, 0), len(p.recs))] {
-		run.Apply(rec)
+	if base != nil {
+		run = base.Clone()
+	}
+	for i := from; i < n; i++ {
+		if n-i == nearby && n-from > 2*nearby {
+			p.near = run.Clone()
+		}
+		run.Apply(p.recs[i])
 	}
 	return run
 }
