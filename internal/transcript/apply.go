@@ -21,6 +21,7 @@ func (r *Run) Apply(rec runlog.Record) {
 		r.Seq = rec.Seq
 	}
 	r.Rev++
+	r.heard = false
 	if r.Status == "" && rec.Kind != runlog.KindRunStarted { // a graph that is run without an engine has no record of that
 		r.Started = rec.Time
 		r.proceed(rec.Time)
@@ -58,6 +59,7 @@ func (r *Run) Apply(rec runlog.Record) {
 func (r *Run) settleStep(own time.Duration) {
 	if s := r.Step(r.step); s != nil && r.timed {
 		s.Time = Span{spent: max(0, own-r.before)}
+		r.touchStep(s)
 	}
 }
 
@@ -88,6 +90,7 @@ func (r *Run) applyShape(rec *runlog.Record) {
 			r.Graph[from].To = append(r.Graph[from].To, r.Nodes[to])
 		}
 	}
+	r.changed.nodes = r.Rev
 }
 
 func decode[T any](rec *runlog.Record) (T, bool) {
@@ -157,6 +160,7 @@ func (r *Run) proceed(at time.Time) {
 	r.own.start(at)
 	if s := r.Step(r.step); s != nil && !s.Done {
 		s.Time.start(at)
+		r.touchStep(s)
 	}
 }
 
@@ -170,6 +174,7 @@ func (r *Run) halt(status runlog.Status, at time.Time) {
 	for _, s := range r.Steps {
 		if !s.Time.since.IsZero() {
 			s.Time.stop(at)
+			r.touchStep(s)
 		}
 	}
 	if r.own.stop(at); r.timed {

@@ -166,8 +166,8 @@ func TestWindowCountsWhatComesLate(t *testing.T) {
 	}
 }
 
-// many is a fold of a run with n tasks in one superstep, half of which have ended.
-func many(n int) (*transcript.Run, *log) {
+// many is a fold of a run with n tasks in one superstep, half of which have ended, and a reader that has all of it.
+func many(n int) (*transcript.Run, *transcript.Feed, *log) {
 	l := newLog()
 	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "wide", Timed: true})
 	for i := range n {
@@ -178,11 +178,13 @@ func many(n int) (*transcript.Run, *log) {
 			l.add(runlog.KindTaskDone, path, runlog.TaskDone{Node: "work", Key: fmt.Sprint(i), Took: 50})
 		}
 	}
-	return fold(l.recs, 0), l
+	r, f := fold(l.recs, 0), &transcript.Feed{}
+	f.Next(r)
+	return r, f, l
 }
 
 // changes are records that each change one task: a token, a call, and the time of it.
-func changes(r *transcript.Run, l *log, n int) {
+func changes(r *transcript.Run, f *transcript.Feed, l *log, n int) (lines int) {
 	for i := range n {
 		path := fmt.Sprintf("work[%d]", 2*(i%50)+1)
 		l.recs = l.recs[:0]
@@ -196,37 +198,40 @@ func changes(r *transcript.Run, l *log, n int) {
 			l.add(runlog.KindIntended, path, runlog.Intended{Key: fmt.Sprintf("turn-%d", l.seq), Kind: "model", Name: "m", Cost: &runlog.Amount{Tokens: 10}})
 			r.Apply(l.recs[0])
 		}
+		lines += len(f.Next(r))
 	}
+	return lines
 }
 
-// BenchmarkChange is what one change costs, which must not depend on the number of tasks.
+// BenchmarkChange is what one change costs a reader, which must not depend on the number of tasks.
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			r, l := many(n)
+			r, f, l := many(n)
 			for b.Loop() {
-				changes(r, l, 3)
+				changes(r, f, l, 3)
 			}
 		})
 	}
 }
 
-// A change costs the same whether the run has 100 tasks or 10,000; the test asserts ten times that.
+// A change costs the same whether the run has 100 tasks or 10,000; the test asserts ten times that, and as many lines.
 func TestChangeIsCheap(t *testing.T) {
-	cost := func(n int) time.Duration {
-		least := time.Hour
+	cost := func(n int) (least time.Duration, lines int) {
+		least = time.Hour
 		for range 3 {
-			r, l := many(n)
+			r, f, l := many(n)
 			begin := time.Now()
-			changes(r, l, 3000)
+			lines = changes(r, f, l, 3000)
 			least = min(least, time.Since(begin))
 		}
-		return least
+		return least, lines
 	}
-	few, many := cost(100), cost(10_000)
-	t.Logf("3,000 changes take %s with 100 tasks and %s with 10,000", few, many)
-	if many > 10*few {
-		t.Errorf("3,000 changes take %s with 100 tasks and %s with 10,000", few, many)
+	few, lines := cost(100)
+	many, more := cost(10_000)
+	t.Logf("3,000 changes take %s with 100 tasks and %s with 10,000, %d lines and %d", few, many, lines, more)
+	if many > 10*few || lines != more {
+		t.Errorf("3,000 changes take %s with 100 tasks and %s with 10,000, %d lines and %d", few, many, lines, more)
 	}
 }
 

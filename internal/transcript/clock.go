@@ -140,8 +140,10 @@ func (r *Run) clocks(t *Task, at time.Time) {
 		r.idle = at
 	}
 	for _, s := range r.Steps[min(r.step, len(r.Steps)):] { // those before are done
-		if !s.Done {
-			set(&s.Time, s.load.idle())
+		if was := s.Time; !s.Done {
+			if set(&s.Time, s.load.idle()); s.Time != was {
+				r.touchStep(s)
+			}
 		}
 	}
 	for ; t != nil; t = r.above(t.Path) {

@@ -20,11 +20,20 @@ func (r *Run) Clone() *Run {
 		c.task(t)
 	}
 	out.Tasks, out.ended = clones(r.Tasks, c.at), clones(r.ended, c.at)
+	steps := make(map[*Step]*Step, len(r.Steps))
 	out.Steps = clones(r.Steps, func(s *Step) *Step {
 		step := *s
 		step.Tasks, step.Planned = clones(s.Tasks, c.at), maps.Clone(s.Planned)
+		steps[s] = &step
 		return &step
 	})
+	out.changed.tasks = r.changed.tasks.clone(c.at, func(t *Task) *spot[Task] { return &t.place })
+	out.changed.steps = r.changed.steps.clone(func(s *Step) *Step { return steps[s] }, func(s *Step) *spot[Step] { return &s.place })
+	out.changed.questions = slices.Clone(r.changed.questions)
+	for i := range out.changed.questions {
+		q := &out.changed.questions[i]
+		q.what = c.question(q.what)
+	}
 	out.paths = cloned(r.paths, c.at)
 	out.Failed, out.Degraded, out.Skipped = slices.Clone(r.Failed), slices.Clone(r.Degraded), slices.Clone(r.Skipped)
 	out.Denied, out.Refused = slices.Clone(r.Denied), slices.Clone(r.Refused)
@@ -64,6 +73,22 @@ func cloned[V any](m map[string]V, clone func(V) V) map[string]V {
 	return out
 }
 
+// clone returns a queue of the copies of what is in this one, whose places are made anew.
+func (q *queue[T]) clone(copied func(*T) *T, place func(*T) *spot[T]) (out queue[T]) {
+	var later *spot[T]
+	for s := q.end; s != nil; s = s.before {
+		what := copied(s.what)
+		here := place(what)
+		if *here = (spot[T]{what: what, rev: s.rev, after: later}); later != nil {
+			later.before = here
+		} else {
+			out.end = here
+		}
+		later = here
+	}
+	return out
+}
+
 // at returns the copy of a task; one that the run does not list any more is copied when it is first met.
 func (c *cloner) at(t *Task) *Task {
 	if t == nil {
@@ -80,7 +105,7 @@ func (c *cloner) task(t *Task) {
 	out := c.tasks[t]
 	*out = *t
 	out.Parent, out.Children, out.Agents = c.at(t.Parent), clones(t.Children, c.at), clones(t.Agents, c.agent)
-	out.Parts = slices.Clone(t.Parts)
+	out.Parts, out.parts = slices.Clone(t.Parts), slices.Clone(t.parts)
 	for i := range out.Parts {
 		p := &out.Parts[i]
 		p.Tool, p.Question = c.tool(p.Tool), c.question(p.Question)

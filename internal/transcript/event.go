@@ -105,7 +105,7 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 			return
 		}
 		t := r.paths[rec.Path]
-		if t == nil || t.State != Running || !t.Thinking || t.Queued || !t.RetryAt.IsZero() || t.Time.since.IsZero() { // else it only goes on
+		if r.heard = t != nil && t.State == Running && t.Thinking && !t.Queued && t.RetryAt.IsZero() && !t.Time.since.IsZero(); !r.heard {
 			t = r.work(rec.Path, -1, rec.Time)
 		}
 		t.Thinking = true

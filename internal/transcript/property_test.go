@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"reflect"
 	"sort"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep"
@@ -268,65 +272,120 @@ func play(t *rapid.T) session {
 	return s
 }
 
-// shown is what people are shown of a run, by what names it. It leaves out revisions, which count live-only records too.
-func shown(r *transcript.Run) map[string]any {
-	out := map[string]any{"run": []any{
-		r.Workflow, r.Title, r.Status, r.Started, r.Ended, r.Time, r.Usage, r.Cost(), r.Budget, r.Spent, r.Held(), r.Retries, r.Parent, r.At, r.Failed,
-		r.Degraded, r.Output, r.Error, r.Code, r.By, r.Wait(), r.Short, r.Nodes, r.Denied, r.Refused,
-	}}
-	for _, s := range r.Steps {
-		out[fmt.Sprint("step ", s.Number)] = []any{s.Done, s.Time, s.Planned}
-	}
-	for _, q := range r.Questions {
-		out["question "+q.Path+" "+q.Key] = *q
-	}
-	path := func(t *transcript.Task) string {
-		if t == nil {
-			return ""
-		}
-		return t.Path
-	}
-	for _, t := range r.Tasks {
-		cost, tools := t.Total()
-		out["task "+t.Path] = []any{
-			t.Label(), t.Node, t.Key, t.Step, t.State, path(t.Parent), t.Depth, t.Order, t.Queued, t.RetryAt, t.Attempt, t.Error, t.Why, t.Bad, t.Thinking,
-			t.Live(), t.Usage, cost, tools, t.Dropped, t.Todos, t.Time, t.Progress,
-		}
-		for i, a := range t.Agents {
-			out[fmt.Sprint("agent ", t.Path, i)] = []any{a.Name, a.Prompt, a.Model, a.Effort, a.First, a.Turns, a.Called, a.Usage, a.Cost(), a.Used, a.Window}
-		}
-		for _, p := range t.Parts {
-			part := []any{p.Kind, p.Text, p.Cut, p.First, p.Agent}
-			if u := p.Tool; u != nil {
-				part = append(part, u.Key, u.Name, u.Arg, u.Input, u.State, u.Result, u.Time, path(u.Child))
-			}
-			out["part "+t.Path+" "+p.ID] = part
-		}
-	}
-	return out
+// A shown is what a reader of changes knows, by what names it.
+type shown struct {
+	Things map[string]any
+	Tails  map[string]string
+	denied int
 }
 
-// spans compares times and clocks as they are shown.
-var spans = cmp.Options{cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }), cmp.AllowUnexported(transcript.Span{})}
+func (v *shown) apply(t interface{ Fatalf(string, ...any) }, c *transcript.Change) {
+	b, err := json.Marshal(c)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	var got transcript.Change
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatalf("%v", err)
+	}
+	set := func(key string, x any) {
+		b, _ := json.Marshal(x)
+		var plain any
+		_ = json.Unmarshal(b, &plain)
+		v.Things[key] = plain
+	}
+	switch {
+	case got.Type == "snapshot":
+		*v = shown{Things: map[string]any{}, Tails: map[string]string{}}
+	case got.Run != nil:
+		set("run", got.Run)
+	case got.Nodes != nil:
+		set("nodes", got.Nodes)
+	case got.Step != nil:
+		set(fmt.Sprint("step ", got.Step.Number), got.Step)
+	case got.Denied != nil:
+		v.denied++
+		set(fmt.Sprint("denied ", v.denied), got.Denied)
+	case got.Task != nil:
+		set("task "+got.Task.Path, got.Task)
+	case got.Part != nil:
+		set("part "+got.Part.Task+" "+got.Part.ID, got.Part)
+	case got.Question != nil:
+		set("question "+got.Question.Path+" "+got.Question.Key, got.Question)
+	case got.Type == "drop" && got.ID == "":
+		maps.DeleteFunc(v.Things, func(key string, _ any) bool { return strings.HasPrefix(key, "part "+got.Path+" ") })
+	case got.Type == "drop":
+		delete(v.Things, "part "+got.Path+" "+got.ID)
+	case got.Type == "tail":
+		if n := len(utf16.Encode([]rune(v.Tails[got.Path]))); got.At != 0 && got.At != n {
+			t.Fatalf("a tail at %d goes on after %d", got.At, n)
+		} else if got.At == 0 {
+			v.Tails[got.Path] = ""
+		}
+		if v.Tails[got.Path] += got.Text; v.Tails[got.Path] == "" {
+			delete(v.Tails, got.Path)
+		}
+	}
+}
 
-// Convention 36: what was seen live and what the store has afterwards are the same.
+// Convention 36: what was seen live, what the store has afterwards, and a snapshot with the changes since, are the same.
 // Live-only is what is under way: text of a turn, calls of pure tools, places that are waited for, and the clocks of what runs.
 func TestConvention36(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := play(rt)
-		live, stored := &transcript.Run{}, &transcript.Run{}
-		for _, rec := range s.followed {
-			live.Apply(rec)
+		live := &transcript.Run{Window: rapid.SampledFrom([]int{0, 0, 200}).Draw(rt, "window")}
+		cut := rapid.IntRange(0, len(s.followed)).Draw(rt, "cut")
+		var early, late transcript.Feed
+		first, second := &shown{}, &shown{}
+		read := func(f *transcript.Feed, v *shown) {
+			for _, c := range f.Next(live) {
+				v.apply(rt, &c)
+			}
 		}
+		for i, rec := range s.followed {
+			live.Apply(rec)
+			if i%3 == 0 { // a reader takes several records at once
+				read(&early, first)
+			}
+			if i >= cut {
+				read(&late, second)
+			}
+			if i == cut || i == len(s.followed)-1 { // the changes and the whole are the same, also under way
+				read(&early, first)
+				var now transcript.Feed
+				whole := &shown{}
+				read(&now, whole)
+				if d := cmp.Diff(whole, first, cmpopts.IgnoreUnexported(shown{})); d != "" {
+					rt.Fatalf("a snapshot after %d of %d records (-), and the changes until then (+):\n%s", i, len(s.followed), d)
+				}
+			}
+		}
+		read(&early, first)
+		read(&late, second)
+		if live.Window > 0 { // which parts are dropped depends on what is under way, too
+			return
+		}
+		stored := &transcript.Run{}
 		for _, rec := range s.stored {
 			stored.Apply(rec)
+		}
+		var whole transcript.Feed
+		third := &shown{}
+		for _, c := range whole.Next(stored) {
+			third.apply(rt, &c)
 		}
 		if !live.Status.Ended() {
 			rt.Fatalf("it has not ended: %s", live.Status)
 		}
-		if d := cmp.Diff(shown(stored), shown(live), spans); d != "" {
+		if d := cmp.Diff(first, second, cmpopts.IgnoreUnexported(shown{})); d != "" {
+			rt.Errorf("changes from the beginning, and a snapshot after %d of %d records with the changes since:\n%s", cut, len(s.followed), d)
+		}
+		if d := cmp.Diff(third, first, cmpopts.IgnoreUnexported(shown{})); d != "" {
 			rt.Errorf("the store (-), and what was followed (+):\n%s", d)
+		}
+		if len(first.Tails) > 0 {
+			rt.Errorf("left of turns: %v", first.Tails)
 		}
 	})
 }
@@ -343,8 +402,17 @@ func TestPrefixesFoldAlike(t *testing.T) {
 			again.Apply(rec)
 			again.Apply(rec) // the same once more
 		}
-		if d := cmp.Diff(shown(whole), shown(again), spans); d != "" {
-			rt.Error(d)
+		whole.Rev, again.Rev = 0, 0
+		var a, b transcript.Feed
+		x, y := &shown{}, &shown{}
+		for _, c := range a.Next(whole) {
+			x.apply(rt, &c)
+		}
+		for _, c := range b.Next(again) {
+			y.apply(rt, &c)
+		}
+		if !reflect.DeepEqual(x, y) {
+			rt.Errorf("%s", cmp.Diff(x, y, cmpopts.IgnoreUnexported(shown{})))
 		}
 	})
 }

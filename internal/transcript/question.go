@@ -32,6 +32,7 @@ func (r *Run) applyQuestion(rec *runlog.Record) {
 			Asked: d, Since: rec.Time,
 		}
 		r.Questions = append(r.Questions, q)
+		r.changed.questions = noted(r.changed.questions, r.Rev, q)
 		r.add(t, "", Part{Kind: Ask, Question: q, Agent: q.Agent})
 		return
 	}
@@ -46,6 +47,7 @@ func (r *Run) applyQuestion(rec *runlog.Record) {
 	for _, q := range r.Questions {
 		if q.Path == path && q.Key == key && !q.Answered {
 			r.asking--
+			r.changed.questions = noted(r.changed.questions, r.Rev, q)
 			r.changedPart(r.paths[rec.Path], func(p *Part) bool { return p.Question == q })
 			q.Answered, q.Denied, q.Answer, q.By = true, d.Denied, Value(d.Value), Line(d.By)
 			if word, why, _ := strings.Cut(q.Answer, ":"); q.Call != nil && (q.Denied || word == "deny") {

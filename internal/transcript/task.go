@@ -109,6 +109,7 @@ func (r *Run) grow(n int, at time.Time) *Step {
 			r.sends = nil
 		}
 		r.Steps = append(r.Steps, s)
+		r.touchStep(s)
 	}
 	return r.Steps[n]
 }
@@ -166,6 +167,7 @@ func (r *Run) remove(t *Task, u *Tool) {
 		if p.Tool == u {
 			t.ids[u.Key]--
 			r.resize(t, -p.size)
+			t.parts = noted(t.parts, r.Rev, p.ID)
 		}
 		return p.Tool == u
 	})
@@ -255,6 +257,7 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		s.Done = true
 		slices.SortStableFunc(s.Tasks, func(a, b *Task) int { return strings.Compare(a.Path, b.Path) }) // as they were folded
 		s.Time.stop(rec.Time)
+		r.touchStep(s)
 		own := r.own.Elapsed(rec.Time)
 		if d.Step == r.step {
 			r.settleStep(own)

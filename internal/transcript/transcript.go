@@ -79,6 +79,8 @@ type Run struct {
 	reserved runlog.Amount // the sum of aside
 	leaves   int           // tasks that have not ended and have none in them
 	retrying int           // those of them that wait to try again
+	heard    bool          // the record only continues the text of a turn
+	changed  changed
 }
 
 // A Node is a node of a run's graph.
@@ -117,7 +119,8 @@ type Step struct {
 	// Planned counts, by node, the tasks with keys that were sent.
 	Planned map[string]int
 
-	load load
+	load  load
+	place spot[Step] // among the supersteps, by their last change
 }
 
 // State is the state of a task or a tool.
@@ -175,8 +178,13 @@ type Task struct {
 	inputs  map[string]json.RawMessage // of the running tools, by key; they outlast a pause
 	live    []byte                     // of the turn under way
 	shown   []byte                     // live, clean
+	version int                        // of shown: it only grew since this changed
 	ids     map[string]int             // how many parts there were of what an ID is made of
 	items   map[string]bool            // by key: whether it has ended
+	viewed  uint64                     // Run.Rev of the last record that changed more than the text of the turn under way
+	place   spot[Task]                 // among the tasks, by Rev
+	parts   []entry[string]            // changes of parts, by ID, since they were dropped last
+	cleared uint64                     // Run.Rev when they were dropped last
 	size    int                        // bytes of the parts
 	counted bool                       // it has ended, and size is part of Run.kept
 	leaf    bool                       // it is counted in Run.leaves
@@ -348,12 +356,17 @@ func (t *Task) hear(delta string) {
 	if whole && Clean(delta) == delta {
 		t.shown = append(t.shown, delta...)
 	} else {
-		t.shown = []byte(Clean(string(t.live)))
+		t.shown, t.version = []byte(Clean(string(t.live))), t.version+1
 	}
 }
 
 // hush drops the text of the current turn.
-func (t *Task) hush() { t.live, t.shown = nil, nil }
+func (t *Task) hush() {
+	if len(t.live) > 0 {
+		t.version++
+	}
+	t.live, t.shown = nil, nil
+}
 
 // Held returns the part of the budget that is reserved for running effects.
 func (r *Run) Held() runlog.Amount { return r.reserved }
