@@ -13,7 +13,6 @@ import (
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
-	"github.com/superstep-dev/superstep/internal/providers"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
@@ -140,7 +139,7 @@ func printProvider(a *app, list *host.ModelList, name string) error {
 }
 
 // describe returns a model on one line.
-func describe(m *providers.Known) string {
+func describe(m *host.ModelInfo) string {
 	line := fmt.Sprintf("%-44s %-22s", transcript.Line(m.Name), costs(m.Price))
 	if m.Window > 0 {
 		line += " " + inwords.Count(m.Window) + " tokens"
@@ -273,7 +272,7 @@ func modelsTest(a *app) *cobra.Command {
 }
 
 // testModel asks a model for a text and for a tool call, and prints the results.
-func testModel(ctx context.Context, a *app, m model.Model, info *providers.Known) error {
+func testModel(ctx context.Context, a *app, m model.Model, info *host.ModelInfo) error {
 	result := &modelTest{Model: info.Name, Turns: []host.ModelTurn{}}
 	if !a.programs() {
 		a.out.line("model " + transcript.Line(info.Name))
@@ -302,7 +301,7 @@ func shortened(s string) string {
 }
 
 // turnLine formats a turn for users.
-func turnLine(t *host.ModelTurn, info *providers.Known) string {
+func turnLine(t *host.ModelTurn, info *host.ModelInfo) string {
 	cost := costs(info.Price)
 	if t.Cost != nil && *t.Cost > 0 {
 		cost = dollars(*t.Cost)

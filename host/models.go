@@ -218,6 +218,9 @@ type ModelList struct {
 	Prices    ModelPrices       `json:"prices"`
 }
 
+// ModelInfo describes a model.
+type ModelInfo = providers.Known
+
 // ModelPrices names which prices hold.
 type ModelPrices struct {
 	Date    string   `json:"date"`
@@ -229,7 +232,7 @@ type ModelPrices struct {
 
 // OpenModel returns the model with a name, or for "" the default model, and its description. It sends no requests. If only the key or another setting
 // is missing, it returns both the description and the error.
-func (h *Host) OpenModel(name string) (model.Model, *providers.Known, error) {
+func (h *Host) OpenModel(name string) (model.Model, *ModelInfo, error) {
 	p, err := h.providers(0)
 	if err != nil {
 		return nil, nil, err
