@@ -738,8 +738,14 @@ func (x *session) options(ctx context.Context) []sdk.SessionConfigOption {
 		return nil
 	}
 	var list sdk.SessionConfigSelectOptionsUngrouped
-	for _, n := range c.Models {
-		list = append(list, sdk.SessionConfigSelectOption{Name: n, Value: sdk.SessionConfigValueId(n)})
+	if c.Models != nil {
+		for _, p := range c.Models.Providers {
+			for _, m := range p.Models {
+				if n := transcript.Line(m.Name); p.Configured {
+					list = append(list, sdk.SessionConfigSelectOption{Name: n, Value: sdk.SessionConfigValueId(n)})
+				}
+			}
+		}
 	}
 	current := sdk.SessionConfigValueId(cmp.Or(x.chosen(), c.Model))
 	if !slices.ContainsFunc(list, func(o sdk.SessionConfigSelectOption) bool { return o.Value == current }) {
