@@ -70,7 +70,7 @@ func (r *Repo) Remove(ctx context.Context, run, task, into string) error {
 			if exists(t.Path) {
 				return fmt.Errorf("the branch of %s is gone: look at the folder and remove it", t.Path)
 			}
-			return r.removeTree(t.Path)
+			return errors.Join(r.removeTree(t.Path), g.removeBranch(ctx, r, t.name, ""))
 		}
 		if into != "" {
 			in, err := g.merged(ctx, tip, into)
@@ -142,13 +142,14 @@ func removeAll(path string) error {
 	return os.RemoveAll(path)
 }
 
-// removeBranch removes a branch that is still at tip.
+// removeBranch removes a branch that is still at tip, and where it began. The tip is "" if there is no branch any more.
 func (c *command) removeBranch(ctx context.Context, r *Repo, name, tip string) error {
 	unlock(r.Common, heads+name, bases+name)
-	if _, err := c.run(ctx, nil, "update-ref", "-d", heads+name, tip); err != nil {
-		return err
+	lines := "delete " + bases + name + "\n"
+	if tip != "" {
+		lines = "delete " + heads + name + " " + tip + "\n" + lines
 	}
-	_, err := c.run(ctx, nil, "update-ref", "-d", bases+name)
+	_, err := c.run(ctx, &input{stdin: lines}, "update-ref", "--stdin")
 	return err
 }
 
