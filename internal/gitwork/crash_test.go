@@ -167,7 +167,7 @@ func killer(t *testing.T, n int, after bool) (dir string) {
 // GITWORK_KILLS=all kills at each, else at a sample.
 func TestKill(t *testing.T) {
 	t.Parallel()
-	every := 9
+	every := 41
 	if os.Getenv("GITWORK_KILLS") == "all" {
 		every = 1
 	}

@@ -316,19 +316,16 @@ func (t *Tree) Commit(ctx context.Context, text string, trailers []string) (sha 
 		if exists(t.mergeHead()) {
 			return errors.New("a merge is in progress: continue or reset it first")
 		}
-		tip, err := t.Tip(ctx)
-		if err != nil {
-			return err
-		}
 		tree, err := t.stage(ctx, g)
 		if err != nil {
 			return err
 		}
-		if was, err := g.line(ctx, nil, "rev-parse", tip+"^{tree}"); err != nil || was == tree {
+		tip, was, err := t.ends(ctx, g)
+		if err != nil || was == tree {
 			sha = tip
 			return err
 		}
-		sha, changed = "", true
+		changed = true
 		if sha, err = t.repo.record(ctx, g, tree, text, trailers, tip); err != nil {
 			return err
 		}
@@ -398,40 +395,44 @@ func (t *Tree) Reset(ctx context.Context) (kept string, err error) {
 
 // reset does not keep changes that make up the given tree.
 func (t *Tree) reset(ctx context.Context, g *command, known string) (kept string, err error) {
-	if kept, err = t.keep(ctx, g, known); err != nil {
-		return "", err
+	kept, clean, err := t.keep(ctx, g, known)
+	if err == nil {
+		err = t.clearMerge()
 	}
-	if err := t.clearMerge(); err != nil {
-		return "", err
+	if err == nil && !clean {
+		_, err = g.run(ctx, nil, "read-tree", "--reset", "-u", "HEAD")
 	}
-	_, err = g.run(ctx, nil, "read-tree", "--reset", "-u", "HEAD")
 	return kept, err
 }
 
-// keep commits the uncommitted changes to a reference, unless there are none or they make up the known tree.
-func (t *Tree) keep(ctx context.Context, g *command, known string) (ref string, err error) {
-	_ = os.Remove(filepath.Join(g.gitDir, "index.lock"))                                                                     // of a killed git
-	if _, err := g.run(ctx, nil, "add", "--all", "--ignore-errors", "--", "."); err != nil && !errors.As(err, new(*Error)) { // what it leaves out stays where it is
-		return "", err
+// keep commits the uncommitted changes to a reference, unless they make up the known tree. It reports whether there were none.
+func (t *Tree) keep(ctx context.Context, g *command, known string) (ref string, clean bool, err error) {
+	_ = os.Remove(filepath.Join(g.gitDir, "index.lock")) // of a killed git
+	if _, err := g.run(ctx, nil, "add", "--all", "--ignore-errors", "--", "."); err != nil && code(err) < 0 {
+		return "", false, err // what it left out for another reason stays where it is
 	}
 	tree, err := g.line(ctx, nil, "write-tree")
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	tip, err := t.Tip(ctx)
-	if err != nil {
-		return "", err
-	}
-	if was, err := g.line(ctx, nil, "rev-parse", tip+"^{tree}"); err != nil || tree == was || tree == known {
-		return "", err
+	tip, was, err := t.ends(ctx, g)
+	if err != nil || tree == was || tree == known {
+		return "", tree == was, err
 	}
 	sha, err := t.repo.record(ctx, g, tree, "Uncommitted changes of "+t.Branch, nil, tip)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	ref = kepts + t.name + "/" + sha[:12]
 	_, err = g.run(ctx, nil, "update-ref", ref, sha)
-	return ref, err
+	return ref, false, err
+}
+
+// ends returns the last commit of the branch, and its tree.
+func (t *Tree) ends(ctx context.Context, g *command) (tip, tree string, err error) {
+	out, err := g.line(ctx, nil, "rev-parse", heads+t.name+"^{commit}", heads+t.name+"^{tree}")
+	tip, tree, _ = strings.Cut(out, "\n")
+	return tip, tree, err
 }
 
 // IncludeUncommitted commits the uncommitted changes of the user's checkout to the branch of a run, on top of HEAD. It includes untracked files and
