@@ -33,7 +33,7 @@ func work(ctx context.Context, u *user, run string) error {
 	tasks := []string{"a", "b", "c"}
 	for _, task := range tasks {
 		key := []string{"Superstep-Run: " + run, "Superstep-Task: " + task}
-		if found, err := r.Find(ctx, key); err != nil || len(found) > 0 { // recorded in the log of the run, so it is not done again
+		if found, err := r.Find(ctx, run, key); err != nil || len(found) > 0 { // recorded in the log of the run, so it is not done again
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ func work(ctx context.Context, u *user, run string) error {
 	}
 	for _, task := range tasks {
 		key := []string{"Superstep-Run: " + run, "Superstep-Merge: " + task}
-		found, err := r.Find(ctx, []string{"Superstep-Run: " + run, "Superstep-Task: " + task})
+		found, err := r.Find(ctx, run, []string{"Superstep-Run: " + run, "Superstep-Task: " + task})
 		if err != nil || len(found) != 1 {
 			return fmt.Errorf("commits of %s: %q, %w", task, found, err)
 		}

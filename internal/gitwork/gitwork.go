@@ -374,9 +374,11 @@ func (c *command) merged(ctx context.Context, rev, into string) (bool, error) {
 	return err == nil, err
 }
 
-// Find returns the commits on our branches that end in exactly these trailers, the newest first. See [Tree.Commit].
-func (r *Repo) Find(ctx context.Context, trailers []string) ([]string, error) {
-	return r.git.find(ctx, trailers, "--glob="+heads+"*")
+// Find returns the commits on the branches of a run that end in exactly these trailers, the newest first. See [Tree.Commit].
+func (r *Repo) Find(ctx context.Context, run string, trailers []string) ([]string, error) {
+	n := name(run, "")
+	one := n[:len(n)-1] + "[" + n[len(n)-1:] + "]" // a pattern of that name alone, which need not exist
+	return r.git.find(ctx, trailers, "--glob="+heads+one, "--glob="+heads+n+"_*", "--not", "--glob="+bases+one)
 }
 
 // find searches the commits that arguments of rev-list select.
