@@ -135,6 +135,9 @@ func TestStates(t *testing.T) {
 			if _, changed, err := task.Commit(ctx, "Change", trailers); err != nil || !changed {
 				t.Fatal(changed, err)
 			}
+			if patch, _, err := task.Diff(ctx, "", 1<<20); err != nil || !strings.Contains(patch, "+++ b/done") {
+				t.Errorf("%s, %v", patch, err)
+			}
 			if m, err := whole.Merge(ctx, task.Branch, "Merge", []string{"Superstep-Merge: a"}); err != nil || m.Commit == "" {
 				t.Fatal(m, err)
 			}

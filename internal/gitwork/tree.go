@@ -290,9 +290,14 @@ func (t *Tree) Tip(ctx context.Context) (string, error) { return t.git.commit(ct
 // Changes returns the uncommitted changes, untracked files included and ignored ones not.
 func (t *Tree) Changes(ctx context.Context) ([]Change, error) { return t.git.changes(ctx) }
 
-// Diff returns the committed changes of the branch since it left a revision, as a patch. It cuts the patch after a number of bytes, and reports whether it did.
+// Diff returns the committed changes of the branch since it left a revision, as a patch; "" is all of it. It cuts the patch after a number of bytes, and
+// reports whether it did.
 func (t *Tree) Diff(ctx context.Context, base string, most int) (patch string, cut bool, err error) {
-	from, err := t.git.line(ctx, nil, "merge-base", base, heads+t.name)
+	since := []string{"merge-base", base, heads + t.name}
+	if base == "" {
+		since = []string{"mktree"} // an empty one
+	}
+	from, err := t.git.line(ctx, nil, since...)
 	if err != nil {
 		return "", false, fmt.Errorf("the diff of %s to %s, with which it has no commit in common: %w", t.Branch, base, err)
 	}
