@@ -166,10 +166,11 @@ func (t *Tree) showConflicts(ctx context.Context, g *command, res *mergeResult, 
 	if _, err := g.run(ctx, &input{stdin: strings.Join(res.stages, "\x00") + "\x00"}, "update-index", "-z", "--index-info"); err != nil {
 		return err
 	}
-	if err := replace(filepath.Join(g.gitDir, "MERGE_MSG"), full); err != nil { // for somebody who runs `git commit` there
+	text := filepath.Join(g.gitDir, "MERGE_MSG")
+	if err := replace(text, text+".tmp", full); err != nil { // for somebody who runs `git commit` there
 		return err
 	}
-	return replace(t.mergeHead(), theirs+"\n")
+	return replace(t.mergeHead(), t.mergeHead()+".tmp", theirs+"\n")
 }
 
 func (t *Tree) mergeHead() string { return filepath.Join(t.git.gitDir, "MERGE_HEAD") }

@@ -45,6 +45,9 @@ func TestRepair(t *testing.T) {
 			return do(os.Rename(p.admin, p.admin+"1"), file(p.admin+"1/gitdir", p.path+".new/.git\n"), os.MkdirAll(p.path+".new", 0o700),
 				file(p.path+".new/.git", "gitdir: "+p.admin+"1\n"), file(p.admin+"1/locked", "initializing"))
 		}, true},
+		"half pointed": {func(p place) error {
+			return do(file(p.admin+"/gitdir", p.path+".new/.git\n"), os.Remove(p.admin+"/index"), os.Remove(p.path+"/a.txt"), os.Remove(p.path+"/b.txt"), os.Remove(p.path+"/rest.txt"))
+		}, false},
 		"barely begun": {func(p place) error {
 			return do(os.MkdirAll(p.admin+"1", 0o700), file(p.admin+"1/locked", "initializing"))
 		}, true},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -178,7 +179,8 @@ func (t *Tree) add(ctx context.Context, g *command) (string, error) {
 	if err != nil || admin == "" {
 		return "", errors.Join(err, fmt.Errorf("git has not registered %s in %s", scratch, t.repo.Common))
 	}
-	if entries, err := os.ReadDir(t.Path); err == nil && len(entries) > 0 {
+	entries, err := os.ReadDir(t.Path)
+	if err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != ".git" }) {
 		c, err := t.repo.at(ctx, admin, scratch)
 		if err != nil {
 			return "", err
@@ -208,31 +210,29 @@ func (t *Tree) point(admin string) error {
 			return err
 		}
 	}
-	if err := replace(link, want); err != nil {
+	if err := replace(link, t.Path+".tmp", want); err != nil {
 		return err
 	}
-	return replace(filepath.Join(admin, "gitdir"), link+"\n")
+	gitdir := filepath.Join(admin, "gitdir")
+	return replace(gitdir, gitdir+".tmp", link+"\n")
 }
 
-// replace writes a small file, whole or not at all, if it does not hold that text already.
-func replace(name, text string) error {
+// replace writes a small file by way of a temporary one, whole or not at all, unless it holds that text already. The caller has the lock of the repository.
+func replace(name, temporary, text string) error {
 	if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() && info.Size() == int64(len(text)) {
 		if b, err := os.ReadFile(name); err == nil && string(b) == text {
 			return nil
 		}
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".superstep-*")
+	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644) //nolint:gosec // as git has it
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
 	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return os.Rename(temporary, name)
 }
 
 var scratchName = regexp.MustCompile(`^(.+\.new)\d*$`)
