@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/gitwork"
 )
 
@@ -164,11 +165,11 @@ func killer(t *testing.T, n int, after bool) (dir string) {
 }
 
 // A process killed at any git command, before or after it, is followed by one that does the rest: each commit and merge is there once, and nothing is left.
-// GITWORK_KILLS=all kills at each, else at a sample.
+// SUPERSTEP_FAULTS=full kills at each, else at a sample.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	every := 41
-	if os.Getenv("GITWORK_KILLS") == "all" {
+	if faults.Full() {
 		every = 1
 	}
 	counted := unfinished(t)
@@ -203,13 +204,19 @@ func TestKill(t *testing.T) {
 // A process killed at any time, again and again, with git in the middle of something.
 func TestKillAnyTime(t *testing.T) {
 	t.Parallel()
+	for round := range faults.N(30) {
+		t.Run(fmt.Sprint(round), func(t *testing.T) { killAnyTime(t, 11*round) })
+	}
+}
+
+func killAnyTime(t *testing.T, shift int) {
 	u := unfinished(t)
 	for i := range 200 {
 		cmd := u.worker("1")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		kill := time.AfterFunc(time.Duration(120+i*17%230)*time.Millisecond, func() { _ = cmd.Process.Kill() }) // it may have ended
+		kill := time.AfterFunc(time.Duration(120+(shift+i*17)%230)*time.Millisecond, func() { _ = cmd.Process.Kill() }) // it may have ended
 		err := cmd.Wait()
 		kill.Stop()
 		if err == nil {
