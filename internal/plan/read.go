@@ -30,8 +30,35 @@ var (
 // ErrNone is the error of Read for a text without a list of tasks.
 var ErrNone = errors.New(`no list of tasks was found; write {"tasks": [{"id": "1", "title": "…", "prompt": "…", "blocked_by": []}]}`)
 
-// opening matches where a list of tasks, or an object that has one, may begin.
+// opening matches where a list of objects, or an object, may begin.
 var opening = regexp.MustCompile(`\{\s*"|\[\s*\{`)
+
+// Find returns the first JSON value of a text that is accepted: the whole text, a fenced block, or something between the words. It returns false if there
+// is none. Numbers are json.Number.
+func Find(text string, accept func(v any) bool) (any, bool) {
+	text = strings.TrimSpace(text)
+	try := func(text string, whole bool) (any, bool) {
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		var v any
+		if d.Decode(&v) != nil || whole && d.InputOffset() < int64(len(strings.TrimRight(text, " \t\r\n"))) {
+			return nil, false
+		}
+		return v, accept(v)
+	}
+	for _, part := range append([]string{text}, fenced(text)...) {
+		if v, ok := try(part, true); ok {
+			return v, true
+		}
+	}
+	const most = 200 // places to try, each of which may cost as much as the text is long
+	for _, at := range opening.FindAllStringIndex(text, most) {
+		if v, ok := try(text[at[0]:], false); ok {
+			return v, true
+		}
+	}
+	return nil, false
+}
 
 // Read reads a plan from a text that is JSON or YAML, or that has such a plan in a fenced block or somewhere between its words. Nothing is required of a
 // task; see Problems.
@@ -39,25 +66,15 @@ func Read(text string) (*Plan, error) {
 	if len(text) > MaxText {
 		return nil, fmt.Errorf("the plan has over %d KiB; split it", MaxText>>10)
 	}
-	text = strings.TrimSpace(text)
-	if p := fromJSON(text, true); p != nil {
-		return p, nil
-	}
-	for _, block := range fenced(text) {
-		if p := fromJSON(block, true); p != nil {
-			return p, nil
-		}
-		if p, err := fromYAML(block); p != nil && err == nil {
-			return p, nil
-		}
-	}
-	p, err := fromYAML(text)
+	p, err := fromYAML(strings.TrimSpace(text)) // of which JSON is nearly a part
 	if p != nil && err == nil {
 		return p, nil
 	}
-	const most = 200 // places to try, each of which may cost as much as the text is long
-	for _, at := range opening.FindAllStringIndex(text, most) {
-		if p := fromJSON(text[at[0]:], false); p != nil {
+	if v, ok := Find(text, func(v any) bool { return planOf(v) != nil }); ok {
+		return planOf(v), nil
+	}
+	for _, block := range fenced(text) {
+		if p, err := fromYAML(block); p != nil && err == nil {
 			return p, nil
 		}
 	}
@@ -65,17 +82,6 @@ func Read(text string) (*Plan, error) {
 		err = ErrNone
 	}
 	return nil, err
-}
-
-// fromJSON reads a plan at the beginning of a text, which must be all of it if whole. It returns nil if there is none.
-func fromJSON(text string, whole bool) *Plan {
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	var v any
-	if d.Decode(&v) != nil || whole && d.InputOffset() < int64(len(strings.TrimRight(text, " \t\r\n"))) {
-		return nil
-	}
-	return planOf(v)
 }
 
 // fromYAML reads a plan in YAML. It returns nil if the text is no list and no map, or an error if it is one with a mistake.
