@@ -147,6 +147,9 @@ func planOf(v any) *Plan {
 		if inner, nested := field(v, tasksWords[:]).(map[string]any); nested {
 			return planOf(inner)
 		}
+		if none, there := v[tasksWords[0]]; there && none == nil {
+			list, is = nil, true
+		}
 		tasks, ok := tasksOf(list)
 		if !is || !ok {
 			return nil

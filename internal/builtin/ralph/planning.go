@@ -384,4 +384,3 @@ func tail(s string, most int) string {
 func trailers(run, task, attempt string) []string {
 	return []string{"Superstep-Run: " + run, "Superstep-Task: " + task, "Superstep-Attempt: " + attempt}
 }
-

@@ -253,4 +253,3 @@ func (r *runner) judge(_ context.Context, _ *graph.Task, s state) (u update, err
 	u.Tasks = plan.Tidy(tasks, s.ids())
 	return u, nil
 }
-

@@ -97,7 +97,7 @@ func (r *runner) tasks(s *state, run string) (*graph.Flow[done, result], done, e
 	}
 	for _, p := range open {
 		n := graph.Node[done, result]{
-			Name: node(p.ID), Kind: "agent", Agents: 1, Join: graph.All, Reads: []string{}, OnError: graph.Skip, Retry: &graph.Retry{Attempts: attempts, If: temporary},
+			Name: node(p.ID), Kind: "agent", Agents: 1, Reads: []string{}, OnError: graph.Skip, Retry: &graph.Retry{Attempts: attempts, If: temporary},
 			Instead: func(_ done, err error) result {
 				return result{ID: p.ID, Title: p.Title, Status: plan.Failed, Error: err.Error(), Branch: gitwork.Branch(run, p.ID)}
 			},
@@ -105,7 +105,7 @@ func (r *runner) tasks(s *state, run string) (*graph.Flow[done, result], done, e
 		}
 		for _, b := range p.BlockedBy {
 			if _, ended := begin[b]; !ended {
-				n.Reads = append(n.Reads, node(b))
+				n.Reads, n.Join = append(n.Reads, node(b)), graph.All
 				g.Edge(node(b), n.Name)
 				leaf[b] = false
 			}
@@ -348,6 +348,9 @@ func (j *job) keep(ctx context.Context) error {
 			return "", err
 		}
 		sha, _, err := tree.Commit(ctx, "Unfinished: "+j.Title, trailers(j.run, j.ID, "unfinished"))
+		if err != nil { // it is in the middle of a merge: the commits of the task are on its branch, the rest is kept aside
+			_, err = tree.Reset(ctx)
+		}
 		if err != nil {
 			return "", err
 		}
