@@ -172,7 +172,8 @@ func Problems(tasks []Task) []string {
 }
 
 // Tidy returns tasks with an ID each that can name files and branches: lower-case letters, digits and dashes. Of duplicates the later ones are renamed,
-// and blockers follow the first. A task does not block itself, and is pending. Names are those that are taken already.
+// and blockers follow the first. A task does not block itself, and is pending. Names are the IDs of
+// other tasks, which may block these.
 func Tidy(tasks []Task, names []string) []Task {
 	taken, renamed := map[string]bool{}, map[string]string{}
 	for _, n := range names {
@@ -194,6 +195,11 @@ func Tidy(tasks []Task, names []string) []Task {
 			renamed[k] = id
 		}
 		t.ID, t.Status = id, Pending
+	}
+	for _, n := range names {
+		if renamed[Key(n)] == "" {
+			renamed[Key(n)] = n
+		}
 	}
 	for i := range out {
 		t := &out[i]

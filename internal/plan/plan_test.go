@@ -95,15 +95,18 @@ func TestProblems(t *testing.T) {
 }
 
 func TestTidy(t *testing.T) {
-	in := []plan.Task{task("#1"), task("1", "#1"), task("Ünder/../way", "1", "#1"), task("", "1", ""), task("x", "x", "gone")}
-	got := plan.Tidy(in, []string{"x"})
-	if ids(got) != "1,1-2,nder-way,4,x-2" {
+	in := []plan.Task{task("#1"), task("1", "#1"), task("Ünder/../way", "1", "#1"), task("", "1", ""), task("x", "x", "gone"), task("y", "#Old")}
+	got := plan.Tidy(in, []string{"x", "old"})
+	if ids(got) != "1,1-2,nder-way,4,x-2,y" {
 		t.Error(ids(got))
 	}
 	if diff := cmp.Diff([]string{"1"}, got[2].BlockedBy); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"gone"}, got[4].BlockedBy); diff != "" { // Problems tells
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"old"}, got[5].BlockedBy); diff != "" {
 		t.Error(diff)
 	}
 	if in[0].ID != "#1" {
