@@ -70,7 +70,7 @@ func (r *Repo) Remove(ctx context.Context, run, task, into string) error {
 			if exists(t.Path) {
 				return fmt.Errorf("the branch of %s is gone: look at the folder and remove it", t.Path)
 			}
-			return r.removeTree(t.Path)
+			return errors.Join(r.removeTree(t.Path), g.removeBranch(ctx, r, t.name, ""))
 		}
 		if into != "" {
 			in, err := g.merged(ctx, tip, into)
@@ -80,12 +80,15 @@ func (r *Repo) Remove(ctx context.Context, run, task, into string) error {
 			if !in {
 				return fmt.Errorf("it has commits that are not in %s: merge it first", into)
 			}
+			if at, err := r.checkedOut(ctx, t.Branch, t.Path); err != nil || at != "" {
+				return errors.Join(err, fmt.Errorf("it is checked out in %s: check out another branch there", at))
+			}
 		}
 		if exists(t.Path) {
 			if err := t.link(ctx, g); err != nil {
 				return err
 			}
-			if _, err := t.keep(ctx, t.git.with(lock), ""); err != nil {
+			if _, _, err := t.keep(ctx, t.git.with(lock), ""); err != nil {
 				return err
 			}
 		}
@@ -142,13 +145,14 @@ func removeAll(path string) error {
 	return os.RemoveAll(path)
 }
 
-// removeBranch removes a branch that is still at tip.
+// removeBranch removes a branch that is still at tip, and where it began. The tip is "" if there is no branch any more.
 func (c *command) removeBranch(ctx context.Context, r *Repo, name, tip string) error {
 	unlock(r.Common, heads+name, bases+name)
-	if _, err := c.run(ctx, nil, "update-ref", "-d", heads+name, tip); err != nil {
-		return err
+	lines := "delete " + bases + name + "\n"
+	if tip != "" {
+		lines = "delete " + heads + name + " " + tip + "\n" + lines
 	}
-	_, err := c.run(ctx, nil, "update-ref", "-d", bases+name)
+	_, err := c.run(ctx, &input{stdin: lines}, "update-ref", "--stdin")
 	return err
 }
 
@@ -206,6 +210,20 @@ func (r *Repo) GC(ctx context.Context, keep func(run string) string, dry bool) (
 	})
 }
 
+// checkedOut returns a worktree that has a branch checked out, other than our own, or "".
+func (r *Repo) checkedOut(ctx context.Context, branch, own string) (string, error) {
+	out, err := r.git.run(ctx, nil, "worktree", "list", "--porcelain", "-z")
+	at := ""
+	for _, f := range fields(out) {
+		if path, ok := strings.CutPrefix(f, "worktree "); ok {
+			at = path
+		} else if f == "branch refs/heads/"+branch && at != own && at != own+".new" {
+			return at, err
+		}
+	}
+	return "", err
+}
+
 // pushed matches what a remote has of our branches.
 var pushed = regexp.MustCompile(`^refs/remotes/[^/]+/superstep/`)
 
@@ -228,6 +246,9 @@ func (r *Repo) needed(ctx context.Context, e Entry, admin string) (string, error
 				return fmt.Sprintf("%d uncommitted changes", len(changes)), err
 			}
 		}
+	}
+	if at, err := r.checkedOut(ctx, e.Branch, filepath.Join(r.folder, strings.TrimPrefix(e.Branch, "superstep/"))); err != nil || at != "" {
+		return "it is checked out in " + at, err
 	}
 	out, err := r.git.run(ctx, nil, "for-each-ref", "--format=%(refname)", "--contains="+e.Tip, "refs/heads/", "refs/remotes/")
 	if err != nil {

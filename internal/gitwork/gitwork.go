@@ -123,13 +123,18 @@ func (r *Repo) discover(ctx context.Context, dir string, environ []string) (map[
 	}
 	bare, err := c.line(ctx, nil, "rev-parse", "--is-bare-repository")
 	if err != nil {
-		if e := (&Error{}); errors.As(err, &e) && strings.Contains(e.Stderr, "not a git repository") {
+		var e *Error
+		switch {
+		case errors.As(err, &e) && strings.Contains(e.Stderr, "not a git repository"):
 			return nil, fmt.Errorf("%s is not in a git repository: run `git init` there, or go to a repository", dir)
+		case errors.As(err, &e) && strings.Contains(e.Stderr, "cannot use bare repository"):
+			bare = "true"
+		default:
+			return nil, err
 		}
-		return nil, err
 	}
 	if bare == "true" {
-		return nil, fmt.Errorf("%s is a bare repository: run this in a checkout of it", dir)
+		return nil, fmt.Errorf("%s is a bare repository, or in one: run this in a checkout of it", dir)
 	}
 	out, err := c.line(ctx, nil, "rev-parse", "--path-format=absolute", "--show-toplevel", "--absolute-git-dir", "--git-common-dir")
 	if err != nil {
@@ -369,9 +374,11 @@ func (c *command) merged(ctx context.Context, rev, into string) (bool, error) {
 	return err == nil, err
 }
 
-// Find returns the commits on our branches that end in exactly these trailers, the newest first. See [Tree.Commit].
-func (r *Repo) Find(ctx context.Context, trailers []string) ([]string, error) {
-	return r.git.find(ctx, trailers, "--glob="+heads+"*")
+// Find returns the commits on the branches of a run that end in exactly these trailers, the newest first. See [Tree.Commit].
+func (r *Repo) Find(ctx context.Context, run string, trailers []string) ([]string, error) {
+	n := name(run, "")
+	one := n[:len(n)-1] + "[" + n[len(n)-1:] + "]" // a pattern of that name alone, which need not exist
+	return r.git.find(ctx, trailers, "--glob="+heads+one, "--glob="+heads+n+"_*", "--not", "--glob="+bases+one)
 }
 
 // find searches the commits that arguments of rev-list select.

@@ -212,7 +212,10 @@ func TestTaskToMerge(t *testing.T) {
 	if list, err := r.List(ctx); err != nil || len(list) != 1 || list[0].Branch != whole.Branch || list[0].Tip != m.Commit {
 		t.Fatal(list, err)
 	}
-	if found, err := r.Find(ctx, trailers); err != nil || len(found) != 1 || found[0] != sha {
+	if found, err := r.Find(ctx, "7f3a", trailers); err != nil || len(found) != 1 || found[0] != sha {
+		t.Fatal(found, err)
+	}
+	if found, err := r.Find(ctx, "none", trailers); err != nil || len(found) != 0 {
 		t.Fatal(found, err)
 	}
 	if err := r.Remove(ctx, "7f3a", "", "main"); err == nil || !strings.Contains(err.Error(), "not in main") {

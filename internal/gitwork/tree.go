@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -108,15 +109,22 @@ func unlock(common string, refs ...string) {
 
 // link makes or repairs the worktree. A worktree is first added at Path+".new" and then moved to Path, where files may lie that lost their metadata.
 func (t *Tree) link(ctx context.Context, g *command) error {
-	admin, err := t.admin(t.Path)
+	trees, err := t.repo.registered()
 	if err != nil {
 		return err
 	}
+	admin, old := trees[t.Path], trees[t.Path+".new"]
 	if admin != "" && !t.sound(admin) {
 		if err := os.RemoveAll(admin); err != nil {
 			return err
 		}
 		admin = ""
+	}
+	if old != "" {
+		err = os.RemoveAll(old)
+	}
+	if err = errors.Join(err, os.RemoveAll(t.Path+".new")); err != nil {
+		return err
 	}
 	if admin == "" {
 		if admin, err = t.add(ctx, g); err != nil {
@@ -159,23 +167,14 @@ func (r *Repo) at(ctx context.Context, admin, path string) (command, error) {
 // add registers the worktree. If files lie at its path already, its index is that of the branch, so that they count as changes.
 func (t *Tree) add(ctx context.Context, g *command) (string, error) {
 	scratch := t.Path + ".new"
-	if old, err := t.admin(scratch); err != nil {
-		return "", err
-	} else if old != "" {
-		if err := os.RemoveAll(old); err != nil {
-			return "", err
-		}
-	}
-	if err := os.RemoveAll(scratch); err != nil {
-		return "", err
-	}
 	if err := os.MkdirAll(t.repo.folder, 0o700); err != nil {
 		return "", err
 	}
 	if _, err := g.run(ctx, nil, "worktree", "add", "--no-checkout", "--quiet", scratch, t.Branch); err != nil {
 		return "", err
 	}
-	admin, err := t.admin(scratch)
+	trees, err := t.repo.registered()
+	admin := trees[scratch]
 	if err != nil || admin == "" {
 		return "", errors.Join(err, fmt.Errorf("git has not registered %s in %s", scratch, t.repo.Common))
 	}
@@ -236,13 +235,10 @@ func replace(name, text string) error {
 	return err
 }
 
-// admin returns the folder with the metadata of the worktree at a path, "" if there is none.
-func (t *Tree) admin(path string) (string, error) {
-	all, err := t.repo.registered()
-	return all[path], err
-}
+var scratchName = regexp.MustCompile(`^(.+\.new)\d*$`)
 
-// registered returns the folders with the metadata of all worktrees below our folder, by the paths of the worktrees.
+// registered returns the folders with the metadata of all worktrees below our folder, by the paths of the worktrees. The caller has
+// the lock of the repository, or only looks.
 func (r *Repo) registered() (map[string]string, error) {
 	dir := filepath.Join(r.Common, "worktrees")
 	entries, err := os.ReadDir(dir)
@@ -253,10 +249,13 @@ func (r *Repo) registered() (map[string]string, error) {
 	for _, e := range entries {
 		admin := filepath.Join(dir, e.Name())
 		b, err := os.ReadFile(filepath.Join(admin, "gitdir"))
-		if err != nil {
-			continue // half made: git prunes it
-		}
 		link := strings.TrimSpace(string(b))
+		if err != nil || link == "" { // half made: the name is that of the folder, and a number
+			if m := scratchName.FindStringSubmatch(e.Name()); m != nil {
+				found[filepath.Join(r.folder, m[1])] = admin
+			}
+			continue
+		}
 		if !filepath.IsAbs(link) {
 			link = filepath.Join(admin, link)
 		}
@@ -317,19 +316,16 @@ func (t *Tree) Commit(ctx context.Context, text string, trailers []string) (sha 
 		if exists(t.mergeHead()) {
 			return errors.New("a merge is in progress: continue or reset it first")
 		}
-		tip, err := t.Tip(ctx)
-		if err != nil {
-			return err
-		}
 		tree, err := t.stage(ctx, g)
 		if err != nil {
 			return err
 		}
-		if was, err := g.line(ctx, nil, "rev-parse", tip+"^{tree}"); err != nil || was == tree {
+		tip, was, err := t.ends(ctx, g)
+		if err != nil || was == tree {
 			sha = tip
 			return err
 		}
-		sha, changed = "", true
+		changed = true
 		if sha, err = t.repo.record(ctx, g, tree, text, trailers, tip); err != nil {
 			return err
 		}
@@ -399,40 +395,44 @@ func (t *Tree) Reset(ctx context.Context) (kept string, err error) {
 
 // reset does not keep changes that make up the given tree.
 func (t *Tree) reset(ctx context.Context, g *command, known string) (kept string, err error) {
-	if kept, err = t.keep(ctx, g, known); err != nil {
-		return "", err
+	kept, clean, err := t.keep(ctx, g, known)
+	if err == nil {
+		err = t.clearMerge()
 	}
-	if err := t.clearMerge(); err != nil {
-		return "", err
+	if err == nil && !clean {
+		_, err = g.run(ctx, nil, "read-tree", "--reset", "-u", "HEAD")
 	}
-	_, err = g.run(ctx, nil, "read-tree", "--reset", "-u", "HEAD")
 	return kept, err
 }
 
-// keep commits the uncommitted changes to a reference, unless there are none or they make up the known tree.
-func (t *Tree) keep(ctx context.Context, g *command, known string) (ref string, err error) {
-	_ = os.Remove(filepath.Join(g.gitDir, "index.lock"))                                                                     // of a killed git
-	if _, err := g.run(ctx, nil, "add", "--all", "--ignore-errors", "--", "."); err != nil && !errors.As(err, new(*Error)) { // what it leaves out stays where it is
-		return "", err
+// keep commits the uncommitted changes to a reference, unless they make up the known tree. It reports whether there were none.
+func (t *Tree) keep(ctx context.Context, g *command, known string) (ref string, clean bool, err error) {
+	_ = os.Remove(filepath.Join(g.gitDir, "index.lock")) // of a killed git
+	if _, err := g.run(ctx, nil, "add", "--all", "--ignore-errors", "--", "."); err != nil && code(err) < 0 {
+		return "", false, err // what it left out for another reason stays where it is
 	}
 	tree, err := g.line(ctx, nil, "write-tree")
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	tip, err := t.Tip(ctx)
-	if err != nil {
-		return "", err
-	}
-	if was, err := g.line(ctx, nil, "rev-parse", tip+"^{tree}"); err != nil || tree == was || tree == known {
-		return "", err
+	tip, was, err := t.ends(ctx, g)
+	if err != nil || tree == was || tree == known {
+		return "", tree == was, err
 	}
 	sha, err := t.repo.record(ctx, g, tree, "Uncommitted changes of "+t.Branch, nil, tip)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	ref = kepts + t.name + "/" + sha[:12]
 	_, err = g.run(ctx, nil, "update-ref", ref, sha)
-	return ref, err
+	return ref, false, err
+}
+
+// ends returns the last commit of the branch, and its tree.
+func (t *Tree) ends(ctx context.Context, g *command) (tip, tree string, err error) {
+	out, err := g.line(ctx, nil, "rev-parse", heads+t.name+"^{commit}", heads+t.name+"^{tree}")
+	tip, tree, _ = strings.Cut(out, "\n")
+	return tip, tree, err
 }
 
 // IncludeUncommitted commits the uncommitted changes of the user's checkout to the branch of a run, on top of HEAD. It includes untracked files and
