@@ -108,7 +108,7 @@ func (j *job) update(ctx context.Context, key string) (out attempt, err error) {
 	if err != nil {
 		return out, err
 	}
-	own, err := repo.Find(ctx, trailers(j.run, j.ID, key)) // from before a crash
+	own, err := repo.Find(ctx, j.run, trailers(j.run, j.ID, key)) // from before a crash
 	if err != nil {
 		return out, err
 	}
@@ -143,7 +143,7 @@ func (j *job) deliver(ctx context.Context) (out attempt, err error) {
 		return out, err
 	}
 	key := trailers(j.run, j.ID, "merge")
-	if before, err := repo.Find(ctx, key); err != nil || len(before) > 0 { // before a crash
+	if before, err := repo.Find(ctx, j.run, key); err != nil || len(before) > 0 { // before a crash
 		return attempt{Commit: strings.Join(before[:min(len(before), 1)], "")}, err
 	}
 	tip, err := trunk.Tip(ctx)
