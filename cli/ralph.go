@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -42,7 +41,7 @@ type branchRow struct {
 }
 
 func collectBranches(ctx context.Context, a *app, runs []string, dry bool) error {
-	repo, err := gitwork.Open(ctx, a.host().Dir(), &gitwork.Options{Folder: filepath.Join(a.host().DataDir(), "worktrees")})
+	repo, err := gitwork.Open(ctx, a.host().Dir(), &gitwork.Options{Folder: a.host().Worktrees()})
 	if err != nil {
 		return usage("ralph gc: " + err.Error())
 	}

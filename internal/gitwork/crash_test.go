@@ -204,7 +204,7 @@ func TestKill(t *testing.T) {
 // A process killed at any time, again and again, with git in the middle of something.
 func TestKillAnyTime(t *testing.T) {
 	t.Parallel()
-	for round := range faults.N(30) {
+	for round := range faults.N(10) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) { killAnyTime(t, 11*round) })
 	}
 }
