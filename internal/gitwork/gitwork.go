@@ -63,7 +63,7 @@ func Open(ctx context.Context, dir string, o *Options) (*Repo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("git is not in PATH: install git %s or later", oldest)
 	}
-	if dir, err = real(dir); err != nil {
+	if dir, err = resolved(dir); err != nil {
 		return nil, fmt.Errorf("the folder of the repository: %w", err)
 	}
 	c := command{git: program, environ: procgroup.Base(environ), work: dir}
@@ -146,7 +146,7 @@ func (r *Repo) discover(ctx context.Context, dir string, environ []string) (map[
 	}
 	var paths [3]string
 	for i, l := range lines {
-		if paths[i], err = real(l); err != nil {
+		if paths[i], err = resolved(l); err != nil {
 			return nil, fmt.Errorf("the repository of %s: %w", dir, err)
 		}
 	}
@@ -156,7 +156,7 @@ func (r *Repo) discover(ctx context.Context, dir string, environ []string) (map[
 		return nil, err
 	}
 	if _, moved := settings["core.worktree"]; moved { // it could name any folder, such as the user's home
-		if there, err := real(strings.TrimSpace(dotGit(r.Top))); err != nil || there != paths[1] {
+		if there, err := resolved(strings.TrimSpace(dotGit(r.Top))); err != nil || there != paths[1] {
 			return nil, fmt.Errorf("%s: core.worktree names %s, which has no .git of this repository: unset core.worktree", r.Common, r.Top)
 		}
 	}
@@ -185,8 +185,8 @@ func dotGit(top string) string {
 	return target
 }
 
-// real returns an absolute path without symbolic links.
-func real(name string) (string, error) {
+// resolved returns an absolute path without symbolic links.
+func resolved(name string) (string, error) {
 	name, err := filepath.Abs(name)
 	if err != nil {
 		return "", err

@@ -54,7 +54,7 @@ func (t *Tree) begin(ctx context.Context, g *command, from string) error {
 		return err
 	}
 	if tip == "" {
-		sha := ""
+		var sha string
 		if from != "" {
 			if sha, err = t.repo.Resolve(ctx, from); err != nil {
 				return err
@@ -124,7 +124,7 @@ func (t *Tree) link(ctx context.Context, g *command) error {
 	if old != "" {
 		err = os.RemoveAll(old)
 	}
-	if err = errors.Join(err, os.RemoveAll(t.Path+".new")); err != nil {
+	if err := errors.Join(err, os.RemoveAll(t.Path+".new")); err != nil {
 		return err
 	}
 	if admin == "" {
@@ -200,13 +200,11 @@ func (t *Tree) point(admin string) error {
 	link, want := filepath.Join(t.Path, ".git"), "gitdir: "+admin+"\n"
 	info, err := os.Lstat(link)
 	if err == nil && !info.Mode().IsRegular() {
-		for n := 1; err == nil; n++ {
-			if aside := fmt.Sprintf("%s.git-%d", t.Path, n); !exists(aside) {
-				err = os.Rename(link, aside)
-				break
-			}
+		n := 1
+		for exists(fmt.Sprintf("%s.git-%d", t.Path, n)) {
+			n++
 		}
-		if err != nil {
+		if err := os.Rename(link, fmt.Sprintf("%s.git-%d", t.Path, n)); err != nil {
 			return err
 		}
 	}
@@ -229,7 +227,7 @@ func replace(name, temporary, text string) error {
 		return err
 	}
 	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(temporary, name)
