@@ -216,7 +216,7 @@ func killAnyTime(t *testing.T, shift int) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		kill := time.AfterFunc(time.Duration(120+(shift+i*17)%230)*time.Millisecond, func() { _ = cmd.Process.Kill() }) // it may have ended
+		kill := time.AfterFunc(time.Duration(120+(shift+i*17)%230+5*i)*time.Millisecond, func() { _ = cmd.Process.Kill() }) // it may have ended
 		err := cmd.Wait()
 		kill.Stop()
 		if err == nil {
