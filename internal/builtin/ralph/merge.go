@@ -229,8 +229,8 @@ func (j *job) conflict(ctx context.Context, up *attempt) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Two pieces of work changed the same lines. Your folder is in the middle of their merge: files have conflict markers. "+
-		"Edit them so that both purposes are fulfilled, and leave no marker.\n\nOurs is this task:\n\n# %s\n\n%s\n\nTheirs is what was merged before it:\n", j.Title, j.Prompt)
+	fmt.Fprintf(&b, "Merge task %s: %s\n\nTwo pieces of work changed the same lines. Your folder is in the middle of their merge: files have conflict markers. "+
+		"Edit them so that both purposes are fulfilled, and leave no marker.\n\nOurs is this task:\n\n# %s\n\n%s\n\nTheirs is what was merged before it:\n", j.ID, j.Title, j.Title, j.Prompt)
 	for _, t := range j.s.Tasks {
 		if t.ID != j.ID && (len(t.Files) == 0 || slices.ContainsFunc(up.Conflicts, func(c gitwork.Conflict) bool { return slices.Contains(t.Files, c.Path) })) {
 			fmt.Fprintf(&b, "\n# %s\n\n%s\n", t.Title, tail(t.Prompt, 2000))

@@ -126,7 +126,7 @@ func (r *runner) planner(ctx context.Context, t *graph.Task, s state) (u update,
 		}
 		return r.planned(&s, p), nil
 	default:
-		fmt.Fprintf(&prompt, "%s\n\nThe work:\n\n%s\n", plannerPrompt, r.in.Prompt)
+		fmt.Fprintf(&prompt, "Plan: %s\n\n%s\n\nThe work:\n\n%s\n", firstLine(r.in.Prompt), plannerPrompt, r.in.Prompt)
 		if s.Again != "" {
 			fmt.Fprintf(&prompt, "\nYour last plan:\n\n%s\nThe user wants another: %s\n", s.Plan.YAML(), s.Again)
 		}

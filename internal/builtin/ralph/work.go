@@ -367,7 +367,7 @@ func (j *job) keep(ctx context.Context) error {
 // prompt returns what the worker is told.
 func (j *job) prompt() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Do this task. Your folder is a copy of the repository for you alone; others do the other tasks elsewhere, at the same time.\n\n# %s\n\n%s\n", j.Title, j.Prompt)
+	fmt.Fprintf(&b, "Task %s: %s\n\nDo this task. Your folder is a copy of the repository for you alone; others do the other tasks elsewhere, at the same time.\n\n# %s\n\n%s\n", j.ID, j.Title, j.Title, j.Prompt)
 	if len(j.Files) > 0 {
 		fmt.Fprintf(&b, "\nFiles: %s\n", strings.Join(j.Files, ", "))
 	}
@@ -389,8 +389,8 @@ func (j *job) rules() string {
 
 // fix returns what a worker is told of a check that fails.
 func (j *job) fix(red string) string {
-	return fmt.Sprintf("This task was worked on in your folder, and the check does not pass. Find the cause and mend it.\n\n# %s\n\n%s\n\nThe check:\n\n%s\n%s",
-		j.Title, j.Prompt, tail(red, 16_000), j.rules())
+	return fmt.Sprintf("Mend task %s: %s\n\nThis task was worked on in your folder, and the check does not pass. Find the cause and mend it.\n\n# %s\n\n%s\n\nThe check:\n\n%s\n%s",
+		j.ID, lastLine(red), j.Title, j.Prompt, tail(red, 16_000), j.rules())
 }
 
 // Numbers, times and addresses differ between two failures of the same kind.
