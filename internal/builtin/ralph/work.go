@@ -351,17 +351,25 @@ func (j *job) keep(ctx context.Context) error {
 		if err != nil { // it is in the middle of a merge: the commits of the task are on its branch, the rest is kept aside
 			_, err = tree.Reset(ctx)
 		}
-		if err != nil {
-			return "", err
-		}
+		return sha, err
+	})
+	if err != nil {
+		return err
+	}
+	return j.remove(ctx, "") // the branch stays
+}
+
+// remove removes the worktree of the task, and its branch if it is merged into another. It is no effect, for a task that runs again after a crash begins
+// with its worktree.
+func (j *job) remove(ctx context.Context, into string) error {
+	return j.t.Scope().Afresh(func() error {
 		repo, err := j.repository(ctx)
 		if err != nil {
-			return "", err
+			return err
 		}
 		j.open = nil
-		return sha, repo.Remove(ctx, j.run, j.ID, "") // the branch stays
+		return repo.Remove(ctx, j.run, j.ID, into)
 	})
-	return err
 }
 
 // prompt returns what the worker is told.
