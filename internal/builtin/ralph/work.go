@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -261,12 +264,7 @@ func (j *job) green(ctx context.Context, key string, changed bool) (attempts int
 		}
 		if red == "" {
 			_, err := git(ctx, j.t, key+"/commit", "commit", func(ctx context.Context) (string, error) {
-				tree, err := j.tree(ctx)
-				if err != nil {
-					return "", err
-				}
-				sha, _, err := tree.Commit(ctx, j.Title, trailers(j.run, j.ID, fmt.Sprintf("%s-%d", key, n)))
-				return sha, err
+				return j.commit(ctx, j.Title, fmt.Sprintf("%s-%d", key, n))
 			})
 			return n, err
 		}
@@ -337,19 +335,36 @@ func (j *job) check(ctx context.Context, key string, changed bool) (red string, 
 	return "", nil
 }
 
+// commit commits the worktree, without what a killed write_file left of a file that it had not finished.
+func (j *job) commit(ctx context.Context, text, attempt string) (string, error) {
+	tree, err := j.tree(ctx)
+	if err != nil {
+		return "", err
+	}
+	list, err := tree.Changes(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range list {
+		if name := path.Base(c.Path); c.Status == "??" && strings.HasPrefix(name, ".superstep-") && strings.HasSuffix(name, ".tmp") {
+			if err := os.Remove(filepath.Join(tree.Path, filepath.FromSlash(c.Path))); err != nil {
+				return "", err
+			}
+		}
+	}
+	sha, _, err := tree.Commit(ctx, text, trailers(j.run, j.ID, attempt))
+	return sha, err
+}
+
 // keep commits what a failed task leaves, on its own branch.
 func (j *job) keep(ctx context.Context) error {
 	if j.path == "" {
 		return nil
 	}
 	_, err := git(ctx, j.t, "keep", "commit", func(ctx context.Context) (string, error) {
-		tree, err := j.tree(ctx)
-		if err != nil {
-			return "", err
-		}
-		sha, _, err := tree.Commit(ctx, "Unfinished: "+j.Title, trailers(j.run, j.ID, "unfinished"))
-		if err != nil { // it is in the middle of a merge: the commits of the task are on its branch, the rest is kept aside
-			_, err = tree.Reset(ctx)
+		sha, err := j.commit(ctx, "Unfinished: "+j.Title, "unfinished")
+		if err != nil && j.open != nil { // it is in the middle of a merge: the commits of the task are on its branch, the rest is kept aside
+			_, err = j.open.Reset(ctx)
 		}
 		return sha, err
 	})
