@@ -81,6 +81,9 @@ func (j *job) merge(ctx context.Context) (sha string, err error) {
 				j.open = nil
 				return true, repo.Remove(ctx, j.run, j.ID, gitwork.Branch(j.run, ""))
 			})
+			if err == nil {
+				err = j.leave(ctx, gitwork.Branch(j.run, ""))
+			}
 			return in.Commit, err
 		}
 	}

@@ -361,7 +361,24 @@ func (j *job) keep(ctx context.Context) error {
 		j.open = nil
 		return sha, repo.Remove(ctx, j.run, j.ID, "") // the branch stays
 	})
+	if err == nil {
+		err = j.leave(ctx, "")
+	}
 	return err
+}
+
+// leave removes the worktree again, if it was removed before a crash and this execution of the task has opened it once more.
+func (j *job) leave(ctx context.Context, into string) error {
+	if j.open == nil {
+		return nil
+	}
+	return j.t.Scope().Afresh(func() error {
+		repo, err := j.repository(ctx)
+		if err != nil {
+			return err
+		}
+		return repo.Remove(ctx, j.run, j.ID, into)
+	})
 }
 
 // prompt returns what the worker is told.
