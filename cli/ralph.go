@@ -41,7 +41,7 @@ type branchRow struct {
 }
 
 func collectBranches(ctx context.Context, a *app, runs []string, dry bool) error {
-	repo, err := gitwork.Open(ctx, a.host().Dir(), &gitwork.Options{Folder: a.host().Worktrees()})
+	repo, err := gitwork.Open(ctx, a.host().Dir(), &gitwork.Options{Data: a.host().DataDir()})
 	if err != nil {
 		return usage("ralph gc: " + err.Error())
 	}

@@ -20,7 +20,7 @@ import (
 
 // work does the git work of a run: it includes what the user has not committed, does three tasks of which two conflict, merges them, and removes them.
 func work(ctx context.Context, u *user, run string) error {
-	r, err := gitwork.Open(ctx, u.dir, &gitwork.Options{Folder: filepath.Join(u.home, "trees"), Environ: u.environ()})
+	r, err := gitwork.Open(ctx, u.dir, &gitwork.Options{Data: u.home, Environ: u.environ()})
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (u *user) done(t *testing.T, run string) {
 	if refs := u.git("for-each-ref", "--format=%(refname)", "refs/heads/superstep/"+run+"_*", "refs/superstep/base/"+run+"_*"); refs != "" {
 		t.Errorf("left %s", refs)
 	}
-	if left, err := filepath.Glob(filepath.Join(u.home, "trees", "*", run+"*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(u.home, "worktrees", "*", run+"*")); err != nil || len(left) > 0 {
 		t.Errorf("left %q, %v", left, err)
 	}
 	if left, err := filepath.Glob(filepath.Join(u.dir, ".git", "worktrees", run+"*")); err != nil || len(left) > 0 {

@@ -84,7 +84,7 @@ func (u *user) commit(text string) string {
 
 func (u *user) open() *gitwork.Repo {
 	u.t.Helper()
-	r, err := gitwork.Open(u.t.Context(), u.dir, &gitwork.Options{Folder: filepath.Join(u.home, "trees"), Environ: u.environ()})
+	r, err := gitwork.Open(u.t.Context(), u.dir, &gitwork.Options{Data: u.home, Environ: u.environ()})
 	if err != nil {
 		u.t.Fatal(err)
 	}
