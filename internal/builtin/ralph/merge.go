@@ -73,18 +73,7 @@ func (j *job) merge(ctx context.Context) (sha string, err error) {
 			return "", err
 		}
 		if in.Commit != "" {
-			_, err := git(ctx, j.t, "remove", "worktree remove", func(ctx context.Context) (bool, error) {
-				repo, err := j.repository(ctx)
-				if err != nil {
-					return false, err
-				}
-				j.open = nil
-				return true, repo.Remove(ctx, j.run, j.ID, gitwork.Branch(j.run, ""))
-			})
-			if err == nil {
-				err = j.leave(ctx, gitwork.Branch(j.run, ""))
-			}
-			return in.Commit, err
+			return in.Commit, j.remove(ctx, gitwork.Branch(j.run, ""))
 		}
 	}
 	return "", fmt.Errorf("the branch of the run changed %d times while this was merged", mostMerges)

@@ -285,6 +285,7 @@ func (w *world) leaked() string {
 }
 
 func TestPlanWorkMergeReview(t *testing.T) {
+	t.Parallel()
 	s := &script{planner: planOf(task("1"), task("2"), task("3", "#1", "2")), worker: writes}
 	w := newWorld(t, s)
 	w.file("dirty", "mine\n")
@@ -338,13 +339,8 @@ func TestPlanWorkMergeReview(t *testing.T) {
 
 // A worker that fails is not called again, and what waits for its task stays pending.
 func TestWorkerFails(t *testing.T) {
+	t.Parallel()
 	s := &script{planner: planOf(task("1"), task("2", "1"), task("3"))}
-	s.worker = func(prompt string, turn int) []model.Part {
-		if title(prompt) == "t1" {
-			return nil
-		}
-		return writes(prompt, turn)
-	}
 	w := newWorld(t, s)
 	w.run = func(_ context.Context, dir, _ string) (string, bool, error) {
 		if strings.HasSuffix(dir, "1") && !strings.HasSuffix(dir, "run1") {
@@ -378,6 +374,7 @@ func TestWorkerFails(t *testing.T) {
 }
 
 func TestEmptyPlan(t *testing.T) {
+	t.Parallel()
 	s := &script{planner: planOf()}
 	w := newWorld(t, s)
 	out := w.must(map[string]any{"prompt": "x", "yes": true})
@@ -391,6 +388,7 @@ func TestEmptyPlan(t *testing.T) {
 
 // A red check is mended with its output; the same failure three times ends the branch.
 func TestRedCheck(t *testing.T) {
+	t.Parallel()
 	s := &script{planner: planOf(task("1"), task("2")), worker: writes}
 	s.fixer = func(prompt string, turn int) []model.Part {
 		if title(prompt) == "t1" && turn == 0 {
@@ -417,6 +415,7 @@ func TestRedCheck(t *testing.T) {
 
 // "Done" without a change is a failure.
 func TestNothingChanged(t *testing.T) {
+	t.Parallel()
 	s := &script{planner: planOf(task("1"))}
 	w := newWorld(t, s)
 	out := w.must(map[string]any{"prompt": "x", "yes": true})
@@ -426,6 +425,7 @@ func TestNothingChanged(t *testing.T) {
 }
 
 func TestFindings(t *testing.T) {
+	t.Parallel()
 	rounds := 0
 	var mu sync.Mutex
 	s := &script{planner: planOf(task("1")), worker: writes}
@@ -450,6 +450,7 @@ func TestFindings(t *testing.T) {
 
 // What stops the loop, besides two clean reviews.
 func TestStops(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, review, stop string
 		loops, rounds      int
@@ -462,12 +463,8 @@ func TestStops(t *testing.T) {
 		{"reviewer's own error", `{"reviewer_error":"I cannot read it"}`, "review incomplete: I cannot read it", 10, 1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := &script{planner: planOf(task("1")), worker: func(prompt string, turn int) []model.Part {
-				if turn > 0 {
-					return say("done")
-				}
-				return write(fmt.Sprintf("%x.txt", prompt[len(prompt)/3:]), "x")[:1]
-			}}
+			t.Parallel()
+			s := &script{planner: planOf(task("1"))}
 			n := 0
 			s.worker = func(prompt string, turn int) []model.Part {
 				if turn > 0 {
@@ -490,6 +487,7 @@ func TestStops(t *testing.T) {
 
 // Findings whose tasks change nothing end the run.
 func TestNoProgress(t *testing.T) {
+	t.Parallel()
 	s := &script{planner: planOf(task("1"))}
 	s.worker = func(prompt string, turn int) []model.Part {
 		if title(prompt) == "t1" {
@@ -507,6 +505,7 @@ func TestNoProgress(t *testing.T) {
 
 // Tasks that change the same lines: the resolver is told both sides, and each commit is merged once.
 func TestConflicts(t *testing.T) {
+	t.Parallel()
 	const n = 4
 	var tasks []plan.Task
 	for i := range n {
@@ -548,8 +547,10 @@ func TestConflicts(t *testing.T) {
 
 // A conflict that the resolver leaves is a question, and its answer decides.
 func TestConflictQuestion(t *testing.T) {
+	t.Parallel()
 	for answer, want := range map[string]string{"keep this task's": "t2", "keep the others'": "t1", "drop this task": "t1"} {
 		t.Run(answer, func(t *testing.T) {
+			t.Parallel()
 			s := &script{planner: planOf(task("1"), task("2"))}
 			s.worker = func(prompt string, turn int) []model.Part {
 				if turn > 0 {
@@ -607,6 +608,7 @@ func (w *world) answer(q *runlog.Question, value string) {
 
 // The gate: a reason makes another plan, an edited plan is taken as it is, and a wrong one is asked about again.
 func TestGate(t *testing.T) {
+	t.Parallel()
 	s := &script{worker: writes}
 	s.planner = func(prompt string, turn int) []model.Part {
 		if strings.Contains(prompt, "The user wants another: smaller") {
@@ -639,6 +641,7 @@ func TestGate(t *testing.T) {
 }
 
 func TestPlanFile(t *testing.T) {
+	t.Parallel()
 	s := &script{worker: writes}
 	w := newWorld(t, s)
 	w.file("plan.yaml", "tasks:\n- {id: 1, title: t1}\n- {id: 1, title: t2, blocked_by: '#1'}\n")
@@ -665,6 +668,7 @@ func TestPlanFile(t *testing.T) {
 
 // The planner is told what is wrong with its plan.
 func TestUnusablePlan(t *testing.T) {
+	t.Parallel()
 	s := &script{worker: writes}
 	s.planner = func(_ string, turn int) []model.Part {
 		switch turn {
@@ -683,6 +687,7 @@ func TestUnusablePlan(t *testing.T) {
 
 // The setup runs before any turn of a model, and its failure ends the run.
 func TestSetupFails(t *testing.T) {
+	t.Parallel()
 	s := &script{planner: planOf(task("1"))}
 	w := newWorld(t, s)
 	_, err := w.start(map[string]any{"prompt": "x", "setup": "echo no network; exit 3", "yes": true})
@@ -692,6 +697,7 @@ func TestSetupFails(t *testing.T) {
 }
 
 func TestInputs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, &script{})
 	for want, in := range map[string]map[string]any{
 		"is empty":         {"prompt": " "},
@@ -713,8 +719,23 @@ func TestInputs(t *testing.T) {
 	}
 }
 
+// What a killed write_file left is not committed.
+func TestLeftover(t *testing.T) {
+	t.Parallel()
+	s := &script{planner: planOf(task("1")), worker: writes}
+	w := newWorld(t, s)
+	w.run = func(_ context.Context, dir, _ string) (string, bool, error) {
+		return "", false, os.WriteFile(filepath.Join(dir, ".superstep-ABC.tmp"), []byte("half"), 0o600)
+	}
+	w.must(map[string]any{"prompt": "x", "check": "true", "yes": true})
+	if got := w.git("-C", w.dir, "ls-tree", "--name-only", "superstep/run1"); got != "README\nt1.txt" {
+		t.Error(got)
+	}
+}
+
 // Uncommitted changes are the beginning of the branch, and stay what they are.
 func TestIncludeUncommitted(t *testing.T) {
+	t.Parallel()
 	s := &script{planner: planOf(task("1")), worker: writes}
 	w := newWorld(t, s)
 	w.file("README", "changed\n")
@@ -730,6 +751,7 @@ func TestIncludeUncommitted(t *testing.T) {
 
 // The planner adds what the user has said meanwhile.
 func TestSteer(t *testing.T) {
+	t.Parallel()
 	s := &script{worker: writes}
 	s.planner = func(prompt string, turn int) []model.Part {
 		if strings.Contains(prompt, "also cover IPv6") {

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -261,12 +264,7 @@ func (j *job) green(ctx context.Context, key string, changed bool) (attempts int
 		}
 		if red == "" {
 			_, err := git(ctx, j.t, key+"/commit", "commit", func(ctx context.Context) (string, error) {
-				tree, err := j.tree(ctx)
-				if err != nil {
-					return "", err
-				}
-				sha, _, err := tree.Commit(ctx, j.Title, trailers(j.run, j.ID, fmt.Sprintf("%s-%d", key, n)))
-				return sha, err
+				return j.commit(ctx, j.Title, fmt.Sprintf("%s-%d", key, n))
 			})
 			return n, err
 		}
@@ -337,46 +335,54 @@ func (j *job) check(ctx context.Context, key string, changed bool) (red string, 
 	return "", nil
 }
 
+// commit commits the worktree, without what a killed write_file left of a file that it had not finished.
+func (j *job) commit(ctx context.Context, text, attempt string) (string, error) {
+	tree, err := j.tree(ctx)
+	if err != nil {
+		return "", err
+	}
+	list, err := tree.Changes(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range list {
+		if name := path.Base(c.Path); c.Status == "??" && strings.HasPrefix(name, ".superstep-") && strings.HasSuffix(name, ".tmp") {
+			if err := os.Remove(filepath.Join(tree.Path, filepath.FromSlash(c.Path))); err != nil {
+				return "", err
+			}
+		}
+	}
+	sha, _, err := tree.Commit(ctx, text, trailers(j.run, j.ID, attempt))
+	return sha, err
+}
+
 // keep commits what a failed task leaves, on its own branch.
 func (j *job) keep(ctx context.Context) error {
 	if j.path == "" {
 		return nil
 	}
 	_, err := git(ctx, j.t, "keep", "commit", func(ctx context.Context) (string, error) {
-		tree, err := j.tree(ctx)
-		if err != nil {
-			return "", err
+		sha, err := j.commit(ctx, "Unfinished: "+j.Title, "unfinished")
+		if err != nil && j.open != nil { // it is in the middle of a merge: the commits of the task are on its branch, the rest is kept aside
+			_, err = j.open.Reset(ctx)
 		}
-		sha, _, err := tree.Commit(ctx, "Unfinished: "+j.Title, trailers(j.run, j.ID, "unfinished"))
-		if err != nil { // it is in the middle of a merge: the commits of the task are on its branch, the rest is kept aside
-			_, err = tree.Reset(ctx)
-		}
-		if err != nil {
-			return "", err
-		}
-		repo, err := j.repository(ctx)
-		if err != nil {
-			return "", err
-		}
-		j.open = nil
-		return sha, repo.Remove(ctx, j.run, j.ID, "") // the branch stays
+		return sha, err
 	})
-	if err == nil {
-		err = j.leave(ctx, "")
+	if err != nil {
+		return err
 	}
-	return err
+	return j.remove(ctx, "") // the branch stays
 }
 
-// leave removes the worktree again, if it was removed before a crash and this execution of the task has opened it once more.
-func (j *job) leave(ctx context.Context, into string) error {
-	if j.open == nil {
-		return nil
-	}
+// remove removes the worktree of the task, and its branch if it is merged into another. It is no effect, for a task that runs again after a crash begins
+// with its worktree.
+func (j *job) remove(ctx context.Context, into string) error {
 	return j.t.Scope().Afresh(func() error {
 		repo, err := j.repository(ctx)
 		if err != nil {
 			return err
 		}
+		j.open = nil
 		return repo.Remove(ctx, j.run, j.ID, into)
 	})
 }
