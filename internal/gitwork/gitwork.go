@@ -436,17 +436,12 @@ func message(text string, trailers []string) (string, error) {
 func (r *Repo) locked(ctx context.Context, do func(lock *os.File) error) error {
 	path := filepath.Join(r.Common, "superstep.lock")
 	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		f, held, err := tryLock(path)
 		if err != nil {
-			return fmt.Errorf("the lock of the repository: %w", err)
+			return fmt.Errorf("locking the repository by %s: %w; check its permissions", path, err)
 		}
-		ok, err := tryLock(f)
-		if ok {
-			return errors.Join(do(f), f.Close())
-		}
-		_ = f.Close() // nothing was written
-		if err != nil {
-			return fmt.Errorf("locking %s: %w", path, err)
+		if held != nil {
+			return errors.Join(do(f), held.Close())
 		}
 		select {
 		case <-ctx.Done():
