@@ -225,3 +225,8 @@ func TestTaskToMerge(t *testing.T) {
 		t.Errorf("kept %q", kept)
 	}
 }
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

@@ -368,8 +368,3 @@ func TestWorkerLeavesOddFiles(t *testing.T) {
 		}
 	})
 }
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
