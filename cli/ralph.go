@@ -41,7 +41,7 @@ type branchRow struct {
 }
 
 func collectBranches(ctx context.Context, a *app, runs []string, dry bool) error {
-	repo, err := gitwork.Open(ctx, a.host().Dir(), &gitwork.Options{Folder: a.host().Worktrees()})
+	repo, err := gitwork.Open(ctx, a.host().Dir(), &gitwork.Options{Data: a.host().DataDir()})
 	if err != nil {
 		return usage("ralph gc: " + err.Error())
 	}
@@ -64,10 +64,11 @@ func collectBranches(ctx context.Context, a *app, runs []string, dry bool) error
 		}
 		runs[i] = inBranch(run)
 	}
+	const other = "another run"
 	done, err := repo.GC(ctx, func(run string) string {
 		switch info := known[run]; {
 		case len(runs) > 0 && !slices.Contains(runs, run):
-			return "not asked for"
+			return other
 		case info == nil && len(runs) == 0:
 			return fmt.Sprintf("its run is not in this store; `%s` removes it", a.hint("ralph", "gc", run))
 		case info != nil && !info.Status.Ended():
@@ -78,6 +79,7 @@ func collectBranches(ctx context.Context, a *app, runs []string, dry bool) error
 	if err != nil {
 		return err
 	}
+	done.Kept = slices.DeleteFunc(done.Kept, func(k gitwork.Kept) bool { return k.Why == other })
 	return printBranches(a, done, dry)
 }
 

@@ -26,11 +26,8 @@ type trees struct{ *Host }
 // ralph creates the workflow.
 func (h *Host) ralph() (*workflow.Workflow, error) {
 	t := trees{h}
-	return ralph.New(&ralph.Options{Prepare: t.prepare, Open: t.open, Publish: t.publish, Dir: h.Dir, Trees: h.Worktrees, Environ: h.cfg.Environ})
+	return ralph.New(&ralph.Options{Prepare: t.prepare, Open: t.open, Publish: t.publish, Dir: h.Dir, Trees: h.DataDir, Environ: h.cfg.Environ})
 }
-
-// Worktrees returns the folder for the Git worktrees of runs.
-func (h *Host) Worktrees() string { return filepath.Join(h.DataDir(), "worktrees") }
 
 func (h trees) project(in *ralph.Inputs) (*project, error) {
 	return h.projectOf(in.Dir, in.Rules, in.OnAsk, h.agentModel)

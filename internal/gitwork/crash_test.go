@@ -3,6 +3,7 @@
 package gitwork_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 
 // work does the git work of a run: it includes what the user has not committed, does three tasks of which two conflict, merges them, and removes them.
 func work(ctx context.Context, u *user, run string) error {
-	r, err := gitwork.Open(ctx, u.dir, &gitwork.Options{Folder: filepath.Join(u.home, "trees"), Environ: u.environ()})
+	r, err := gitwork.Open(ctx, u.dir, &gitwork.Options{Data: u.home, Environ: u.environ()})
 	if err != nil {
 		return err
 	}
@@ -43,6 +44,9 @@ func work(ctx context.Context, u *user, run string) error {
 		tree, err := r.Tree(ctx, run, task, whole.Branch)
 		if err != nil {
 			return err
+		}
+		if _, err := os.Stat(filepath.Join(tree.Path, "a.txt")); err != nil {
+			return fmt.Errorf("a worktree without its files: %w", err)
 		}
 		if _, err := tree.Reset(ctx); err != nil {
 			return err
@@ -99,7 +103,7 @@ func (u *user) done(t *testing.T, run string) {
 	if refs := u.git("for-each-ref", "--format=%(refname)", "refs/heads/superstep/"+run+"_*", "refs/superstep/base/"+run+"_*"); refs != "" {
 		t.Errorf("left %s", refs)
 	}
-	if left, err := filepath.Glob(filepath.Join(u.home, "trees", "*", run+"*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(u.home, "worktrees", "*", run+"*")); err != nil || len(left) > 0 {
 		t.Errorf("left %q, %v", left, err)
 	}
 	if left, err := filepath.Glob(filepath.Join(u.dir, ".git", "worktrees", run+"*")); err != nil || len(left) > 0 {
@@ -213,12 +217,17 @@ func killAnyTime(t *testing.T, shift int) {
 	u := unfinished(t)
 	for i := range 200 {
 		cmd := u.worker("1")
+		var said bytes.Buffer
+		cmd.Stderr = &said
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		kill := time.AfterFunc(time.Duration(120+(shift+i*17)%230+5*i)*time.Millisecond, func() { _ = cmd.Process.Kill() }) // it may have ended
 		err := cmd.Wait()
 		kill.Stop()
+		if said.Len() > 0 {
+			t.Fatal(said.String())
+		}
 		if err == nil {
 			t.Logf("killed %d times", i)
 			u.done(t, "1")

@@ -38,7 +38,7 @@ const (
 
 // Options of Open. Zero values mean the written defaults.
 type Options struct {
-	Folder     string   // below it are the worktrees. Required, absolute, and outside of the checkout
+	Data       string   // the data folder, which has the worktrees in its folder "worktrees". Required, absolute, and outside of the checkout
 	Environ    []string // the environment, of which git gets paths and languages. The default is that of this process
 	Name, Mail string   // the author of commits. The default is the user that git knows
 }
@@ -75,7 +75,7 @@ func Open(ctx context.Context, dir string, o *Options) (*Repo, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.folder, err = treesFolder(o.Folder, r); err != nil {
+	if r.folder, err = treesFolder(o.Data, r); err != nil {
 		return nil, err
 	}
 	// What the user configured for all repositories and is data, not code.
@@ -195,11 +195,11 @@ func resolved(name string) (string, error) {
 }
 
 // treesFolder returns the folder for the worktrees of a repository. It need not exist.
-func treesFolder(folder string, r *Repo) (string, error) {
-	if !filepath.IsAbs(folder) {
-		return "", fmt.Errorf("the folder of the worktrees, %q, is not absolute", folder)
+func treesFolder(data string, r *Repo) (string, error) {
+	if !filepath.IsAbs(data) {
+		return "", fmt.Errorf("the folder of the worktrees, %q, is not absolute", data)
 	}
-	folder = filepath.Clean(folder)
+	folder := filepath.Join(data, "worktrees")
 	for at, rest := folder, ""; ; at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest) {
 		if there, err := filepath.EvalSymlinks(at); err == nil {
 			folder = filepath.Join(there, rest)
@@ -436,17 +436,12 @@ func message(text string, trailers []string) (string, error) {
 func (r *Repo) locked(ctx context.Context, do func(lock *os.File) error) error {
 	path := filepath.Join(r.Common, "superstep.lock")
 	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		f, held, err := tryLock(path)
 		if err != nil {
-			return fmt.Errorf("the lock of the repository: %w", err)
+			return fmt.Errorf("locking the repository by %s: %w; check its permissions", path, err)
 		}
-		ok, err := tryLock(f)
-		if ok {
-			return errors.Join(do(f), f.Close())
-		}
-		_ = f.Close() // nothing was written
-		if err != nil {
-			return fmt.Errorf("locking %s: %w", path, err)
+		if held != nil {
+			return errors.Join(do(f), held.Close())
 		}
 		select {
 		case <-ctx.Done():

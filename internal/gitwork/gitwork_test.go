@@ -84,7 +84,7 @@ func (u *user) commit(text string) string {
 
 func (u *user) open() *gitwork.Repo {
 	u.t.Helper()
-	r, err := gitwork.Open(u.t.Context(), u.dir, &gitwork.Options{Folder: filepath.Join(u.home, "trees"), Environ: u.environ()})
+	r, err := gitwork.Open(u.t.Context(), u.dir, &gitwork.Options{Data: u.home, Environ: u.environ()})
 	if err != nil {
 		u.t.Fatal(err)
 	}
@@ -224,4 +224,9 @@ func TestTaskToMerge(t *testing.T) {
 	if kept := u.git("for-each-ref", "--format=%(refname)", "refs/superstep/kept"); !strings.HasPrefix(kept, "refs/superstep/kept/7f3a_auth/") {
 		t.Errorf("kept %q", kept)
 	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package gitwork_test
 
 import (
@@ -365,9 +367,4 @@ func TestWorkerLeavesOddFiles(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

@@ -4,19 +4,26 @@ package gitwork
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
 )
 
-// tryLock takes an exclusive lock on an open file, and reports whether it did. Processes that inherit the file keep the lock until the
-// last of them ends.
-func tryLock(f *os.File) (bool, error) {
-	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
-		return false, nil
+// tryLock takes the lock of a file, and returns nil if somebody has it. Processes that inherit the file keep the lock until the last of them ends.
+func tryLock(path string) (*os.File, io.Closer, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, nil, err
 	}
-	return err == nil, err
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		return f, f, nil
+	}
+	_ = f.Close() // nothing was written
+	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
+		err = nil
+	}
+	return nil, nil, err
 }
 
 // inherit hands a locked file to a command.

@@ -53,7 +53,7 @@ func TestOpenRefuses(t *testing.T) {
 			if path == "" {
 				path = os.Getenv("PATH")
 			}
-			_, err := gitwork.Open(t.Context(), c.dir, &gitwork.Options{Folder: c.folder, Environ: []string{"PATH=" + path, "HOME=" + u.home}})
+			_, err := gitwork.Open(t.Context(), c.dir, &gitwork.Options{Data: c.folder, Environ: []string{"PATH=" + path, "HOME=" + u.home}})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}

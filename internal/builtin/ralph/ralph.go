@@ -41,7 +41,7 @@ type Options struct {
 	// Publish pushes a branch of the repository with that checkout, opens a pull request, and returns its address. If nil, there are none.
 	Publish func(ctx context.Context, top string, p *PullRequest) (string, error)
 	Dir     func() string // returns the user's folder
-	Trees   func() string // returns the folder for worktrees, absolute and outside of all checkouts
+	Trees   func() string // returns the folder for worktrees, see gitwork.Options
 	Environ []string      // of git; defaults to that of this process
 }
 
@@ -262,7 +262,7 @@ func (r *runner) repository(ctx context.Context) (*gitwork.Repo, error) {
 	defer r.mu.Unlock()
 	var err error
 	if r.repo == nil {
-		r.repo, err = gitwork.Open(ctx, r.in.Dir, &gitwork.Options{Folder: r.opt.Trees(), Environ: r.opt.Environ})
+		r.repo, err = gitwork.Open(ctx, r.in.Dir, &gitwork.Options{Data: r.opt.Trees(), Environ: r.opt.Environ})
 	}
 	return r.repo, err
 }
