@@ -25,7 +25,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"-2", []string{"internal/clean", "internal/cover", "internal/detach", "internal/docs", "internal/effort", "internal/encodable", "internal/faults", "internal/floors", "internal/inside", "internal/inwords", "internal/localfs", "internal/manual", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/signals", "internal/suggest", "internal/words", "internal/wordvec"}},
-	{"-1", []string{"internal/docindex", "internal/frontmatter", "internal/gitwork", "internal/plan", "internal/strict", "internal/toolnames"}},
+	{"-1", []string{"internal/docindex", "internal/elicit", "internal/frontmatter", "internal/gitwork", "internal/plan", "internal/strict", "internal/toolnames"}},
 	{"0", []string{
 		"runlog", "runlog/stores", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "internal/archive", "runlog/runlogtest",
 		"model", "internal/providers", "model/openai", "model/anthropic", "model/gemini", "internal/offline", "model/cassette", "internal/prices", "model/scripted", "model/internal/wire",
@@ -38,7 +38,7 @@ var floors = []struct {
 	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/ralph", "internal/builtin/research"}},
 	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
 	{"6", []string{"host"}},
-	{"7", []string{"cli", "internal/arguments", "internal/demo", "internal/tui"}}, // and other faces
+	{"7", []string{"cli", "console", "internal/acpserve", "internal/arguments", "internal/demo", "internal/tui"}}, // and other faces
 	{"8", []string{"cmd/superstep", "internal/crash", "internal/crash/...", "internal/golden"}},
 	{"examples", []string{"examples/..."}},
 }
@@ -46,7 +46,8 @@ var floors = []struct {
 // siblings lists the packages that import others of their own floor.
 var siblings = map[string][]string{
 	"internal/plan":       {"internal/frontmatter"},
-	"cli":                 {"internal/arguments", "internal/demo", "internal/tui"},
+	"cli":                 {"console", "internal/acpserve", "internal/arguments", "internal/demo", "internal/tui"},
+	"internal/acpserve":   {"internal/arguments", "internal/tui"},
 	"internal/demo":       {"internal/tui"},
 	"internal/tui":        {"internal/arguments"},
 	"graph/node":          {"agent"},
