@@ -58,7 +58,7 @@ func Words(req *modeltest.ParsedRequest) modeltest.Reply {
 	case strings.Contains(said, "You were interrupted"), strings.Contains(said, "attempt at this was interrupted"): // in a new session
 		reply = modeltest.Text("It goes on.")
 	case strings.Contains(said, "endless"):
-		return modeltest.Reply{Parts: []model.Part{{Kind: model.Text, Text: "word "}}, Fault: modeltest.Infinite, At: 1, Pause: 50 * time.Millisecond}
+		return modeltest.Reply{Parts: []model.Part{{Kind: model.Text, Text: "word "}}, Fault: modeltest.Infinite, At: 1, Pause: 300 * time.Millisecond} // Gemini CLI ends what it takes for a loop
 	case results == 1 && strings.Contains(said, "edit ") && has("ask_user_question"): // Qwen Code has read the file
 		reply = call("edit", map[string]any{"file_path": path, "old_string": "two", "new_string": "2"})
 	case results > 0:
