@@ -21,10 +21,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/console"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/signals"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -99,6 +101,8 @@ func (a *app) setting(name string) string {
 type terminalBackend struct {
 	a      *app
 	global []string // the flags that the terminal was started with
+	dir    string   // to work in, "" for that of the process
+	rules  []string // flags of each run
 
 	mu sync.Mutex // an app is for one goroutine
 
@@ -139,7 +143,7 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	inputs := s.Inputs
 	switch {
 	case s.Run != "" && s.Message != "":
-		args = []string{"run", "agent", "--continue=" + s.Run}
+		args = []string{"run", "agent", "--continue=" + s.Run, "--" + runID + "=" + s.ID}
 		inputs, _ = json.Marshal(map[string]string{"prompt": s.Message})
 	case s.Run != "":
 		args = []string{"runs", "resume", "--", s.Run}
@@ -147,14 +151,14 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 		if _, err := b.host().Find(s.Workflow); err != nil { // the name may come from a log, and "run" takes files and flags, too
 			return "", err
 		}
-		args = []string{"run", s.Workflow}
+		args = []string{"run", s.Workflow, "--" + runID + "=" + s.ID}
 	}
 	if s.Model != "" && s.Run == "" {
 		args = append(args, "--model="+s.Model)
 	}
 	dir := filepath.Join(b.host().DataDir(), "live")
 	if inputs != nil {
-		file, err := private(dir, inputs) // no command line has them: every user may read those
+		file, err := private(dir, "inputs-*.json", inputs) // no command line has them: every user may read those
 		if err != nil {
 			return "", err
 		}
@@ -165,8 +169,8 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	if err != nil {
 		return "", err
 	}
-	args = detach.Args(args, slices.Concat([]string{"--on-ask=ask", "--output=text", "--plain"}, b.global)...)
-	p, err := detach.Start(ctx, exe, args, dir, func(id string) string {
+	args = detach.Args(args, slices.Concat([]string{"--on-ask=ask", "--output=text", "--plain"}, b.rules, b.global)...)
+	p, err := detach.Start(ctx, exe, b.dir, args, dir, func(id string) string {
 		dir, _ := b.host().Folder(id)
 		return dir
 	})
@@ -180,11 +184,11 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 }
 
 // private writes a file that only this user can read.
-func private(dir string, data []byte) (string, error) {
+func private(dir, name string, data []byte) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	f, err := os.CreateTemp(dir, "inputs-*.json")
+	f, err := os.CreateTemp(dir, name)
 	if err != nil {
 		return "", err
 	}
@@ -239,6 +243,13 @@ func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
 	if none == nil && c.Model != "" {
 		if list, err := models.ListModels(ctx); err == nil {
 			c.Why = list.Use.Why
+			for _, p := range list.Providers {
+				for _, m := range p.Models {
+					if p.Configured {
+						c.Models = append(c.Models, transcript.Line(m.Name))
+					}
+				}
+			}
 		}
 	}
 	return c, nil
@@ -256,6 +267,7 @@ func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, 
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, exe, detach.Args(args, append(slices.Clone(b.global), "--no-input", "--color=never")...)...)
+	cmd.Dir = b.dir
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 3*time.Second // it ends what it has started
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem
@@ -263,4 +275,10 @@ func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, 
 		return out.String(), fmt.Errorf("%s", cmp.Or(strings.TrimPrefix(strings.TrimSpace(problem.String()), "error: "), err.Error()))
 	}
 	return out.String(), nil
+}
+
+// console starts a run for the console, as Start does for the terminal.
+func (b *terminalBackend) console(ctx context.Context, s *console.Start) (string, error) {
+	start := tui.Start(*s)
+	return b.Start(ctx, &start)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
@@ -108,8 +109,8 @@ func (a Answers) Check(info *runlog.Info, open []Question, all bool) error {
 		if g == nil {
 			continue
 		}
-		if _, err := fit(&q.Asked, g.value); err != nil {
-			if formOf(q.Asked.Schema) == nil && !strings.Contains(err.Error(), ", got ") {
+		if _, err := question.Fit(&q.Asked, g.value); err != nil {
+			if question.FormOf(q.Asked.Schema) == nil && !strings.Contains(err.Error(), ", got ") {
 				err = fmt.Errorf("%w, got %s", err, strconv.Quote(g.value))
 			}
 			return wrong(fmt.Sprintf("%s: %v", q.Path, err))
@@ -130,7 +131,7 @@ func (a Answers) Each(open []Question, give func(path string, answer *runlog.Ans
 		if g == nil {
 			continue
 		}
-		value, err := fit(&q.Asked, g.value)
+		value, err := question.Fit(&q.Asked, g.value)
 		if err != nil {
 			return err
 		}
@@ -162,7 +163,7 @@ func (a Answers) CheckStep(step string, q *runlog.Question) error {
 		if g.path != step {
 			continue
 		}
-		if _, err := fit(q, g.value); err != nil {
+		if _, err := question.Fit(q, g.value); err != nil {
 			return wrong(fmt.Sprintf("%s: %v", g, err))
 		}
 	}
@@ -213,10 +214,10 @@ func (a Answers) like(g *given) int {
 // meets returns how well an answer is addressed to a question, 0 if it is not: by its key, by the
 // end of that, by the path of the task that asks, with brackets or without, or by the name of its node.
 func (g *given) meets(path, key string) int {
-	if best := g.addresses(path, key); best > 0 || spelled(path) == path {
+	if best := g.addresses(path, key); best > 0 || question.Spelled(path) == path {
 		return best
 	}
-	return g.addresses(spelled(path), key)
+	return g.addresses(question.Spelled(path), key)
 }
 
 func (g *given) addresses(path, key string) int {
@@ -249,7 +250,7 @@ func Questions(open []*transcript.Question) []Question {
 	}
 	var out []Question
 	for _, q := range open {
-		address := spelled(q.Path)
+		address := question.Spelled(q.Path)
 		if paths[q.Path] > 1 {
 			key := q.Key
 			if agent.Permission(&runlog.Question{Key: key}) {
@@ -272,7 +273,7 @@ func (q *Question) options() string {
 
 // Headline returns one line with the asking task, the question and its options.
 func (q *Question) Headline() string {
-	return transcript.Line(q.Address + " asks: " + headed(q.Header, q.Question.Question) + q.options())
+	return transcript.Line(q.Address + " asks: " + question.Headed(q.Header, q.Question.Question) + q.options())
 }
 
 func headlines(open []Question) []string {
@@ -286,7 +287,7 @@ func headlines(open []Question) []string {
 // Lines returns the full question; for a permission request, including the whole action.
 func (q *Question) Lines(pal Palette) []string {
 	if q.Call == nil {
-		text, offered := headed(q.Header, transcript.Clean(q.Question.Question)), q.options()
+		text, offered := question.Headed(q.Header, transcript.Clean(q.Question.Question)), q.options()
 		if offered != "" && strings.Contains(text, "\n") {
 			offered = "\n" + strings.TrimPrefix(offered, " ")
 		}
@@ -297,16 +298,18 @@ func (q *Question) Lines(pal Palette) []string {
 		who = "it"
 	}
 	lines, _ := card(q.Call, pal, 0)
-	return append([]string{q.Address + ": " + who + " " + wants(q.Call) + q.options()}, lines...)
+	return append([]string{q.Address + ": " + who + " " + question.Wants(q.Call) + q.options()}, lines...)
 }
 
 // Fields returns a line for each field of a question with a form, and nil for other questions.
-func (q *Question) Fields() []string { return formOf(q.Asked.Schema).with(q.Asked.Default).lines() }
+func (q *Question) Fields() []string {
+	return question.FormOf(q.Asked.Schema).With(q.Asked.Default).Lines()
+}
 
 // Example returns an answer to the form that the question is, "" if it is none.
 func (q *Question) Example() string {
-	if f := formOf(q.Asked.Schema); f != nil {
-		return f.with(q.Asked.Default).example()
+	if f := question.FormOf(q.Asked.Schema); f != nil {
+		return f.With(q.Asked.Default).Example()
 	}
 	return ""
 }
@@ -318,19 +321,19 @@ func (q *Question) Answers() []string {
 		if form := q.Example(); form != "" {
 			return []string{form}
 		}
-		if kind := typeOf(asked.Schema); kind != "" && kind != "string" {
-			return []string{string((&formField{Type: kind, Default: asked.Default}).example())}
+		if kind := question.TypeOf(asked.Schema); kind != "" && kind != "string" {
+			return []string{string((&question.Field{Type: kind, Default: asked.Default}).Example())}
 		}
 	}
 	switch {
 	case len(q.Options) == 0, agent.Permission(asked): // nobody is to allow a call by copying a line
 		return []string{"VALUE"}
-	case !gated(asked):
+	case !question.Gated(asked):
 		return q.Options[:1]
 	}
 	var out []string
 	for i, o := range asked.Options {
-		all := spellings(asked, o)
+		all := question.Spellings(asked, o)
 		out = append(out, all[min(i, len(all)-1)]) // the first without a reason, the others with one
 	}
 	return out

@@ -16,6 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -25,8 +26,8 @@ type cardView struct {
 	t    *Terminal
 	f    *following // its run
 	q    *transcript.Question
-	menu []choice
-	form form
+	menu []question.Choice
+	form question.Form
 
 	text   editor
 	kept   map[int]string // what was typed for other choices and fields, by number
@@ -67,20 +68,20 @@ const longFact = 4 << 10
 const ownAnswer = "\x00own"
 
 func newCard(t *Terminal, f *following, q *transcript.Question) *cardView {
-	c := &cardView{t: t, f: f, q: q, menu: menu(&q.Asked), kept: map[int]string{}, marked: map[int]bool{}, picked: -1, x: -1, y: -1}
+	c := &cardView{t: t, f: f, q: q, menu: question.Menu(&q.Asked), kept: map[int]string{}, marked: map[int]bool{}, picked: -1, x: -1, y: -1}
 	asked := &q.Asked
 	switch {
 	case len(asked.Options) > 0:
 		for i, o := range asked.Options {
-			if isDefault(asked, o) && c.chooses() {
+			if question.IsDefault(asked, o) && c.chooses() {
 				c.marked[i], c.picked = true, i
 			}
 		}
-		if c.chooses() && !asked.Several() && others(asked) {
-			c.menu = append(c.menu, choice{key: len(c.menu) + 1, answer: ownAnswer, name: "own answer"})
+		if c.chooses() && !asked.Several() && question.Others(asked) {
+			c.menu = append(c.menu, question.Choice{Key: len(c.menu) + 1, Answer: ownAnswer, Name: "own answer"})
 		}
-	case formOf(asked.Schema) != nil:
-		c.form = formOf(asked.Schema).with(asked.Default)
+	case question.FormOf(asked.Schema) != nil:
+		c.form = question.FormOf(asked.Schema).With(asked.Default)
 		c.values = make([]json.RawMessage, len(c.form))
 		c.slot = field0
 	default:
@@ -91,7 +92,7 @@ func newCard(t *Terminal, f *following, q *transcript.Question) *cardView {
 
 // chooses reports whether the answer is chosen from the options of the question, and not given about a call or at a gate.
 func (c *cardView) chooses() bool {
-	kind := kindOfQuestion(&c.q.Asked)
+	kind := question.Kind(&c.q.Asked)
 	return kind != runlog.QuestionPermission && kind != runlog.QuestionGate
 }
 
@@ -223,60 +224,62 @@ func (c *cardView) early() tea.Cmd {
 }
 
 // choice returns the choice with a number, nil if there is none.
-func (c *cardView) choice(n int) *choice {
-	if i := slices.IndexFunc(c.menu, func(x choice) bool { return x.key == n }); i >= 0 {
+func (c *cardView) choice(n int) *question.Choice {
+	if i := slices.IndexFunc(c.menu, func(x question.Choice) bool { return x.Key == n }); i >= 0 {
 		return &c.menu[i]
 	}
 	return nil
 }
 
 // press takes a choice: it answers the question, or asks for a text.
-func (c *cardView) press(x *choice) tea.Cmd {
+func (c *cardView) press(x *question.Choice) tea.Cmd {
 	switch {
 	case x == nil:
 		return nil
-	case x.answer == "":
-		c.err = fmt.Sprintf("%d (%s) is %s", x.key, x.name, x.note)
+	case x.Answer == "":
+		c.err = fmt.Sprintf("%d (%s) is %s", x.Key, x.Name, x.Note)
 		return nil
 	case c.q.Asked.Several():
-		c.picked = x.key - 1
+		c.picked = x.Key - 1
 		c.marked[c.picked] = !c.marked[c.picked]
 		return nil
 	case c.wants(x) != "":
-		c.slot = x.key
-		text, ok := c.kept[x.key]
-		if word, open := opening(&c.q.Asked, x.answer); open && !ok && word != "" {
+		c.slot = x.Key
+		text, ok := c.kept[x.Key]
+		if word, open := question.Opening(&c.q.Asked, x.Answer); open && !ok && word != "" {
 			text = c.now()
 		}
 		c.text.set(text)
 		c.t.setFocus(onCard)
 		return nil
 	}
-	return c.give(x.answer)
+	return c.give(x.Answer)
 }
 
 // wants returns the name of the text that a choice needs, "" if it needs none.
-func (c *cardView) wants(x *choice) string {
-	_, open := opening(&c.q.Asked, x.answer)
+func (c *cardView) wants(x *question.Choice) string {
+	_, open := question.Opening(&c.q.Asked, x.Answer)
 	switch {
 	case open:
 		return "go on with instead"
-	case x.why:
+	case x.Why:
 		return "why"
-	case x.answer == ownAnswer:
+	case x.Answer == ownAnswer:
 		return "your answer"
-	case x.answer == runlog.UnknownHappened && c.unknown():
+	case x.Answer == runlog.UnknownHappened && c.unknown():
 		return "what it returned"
 	}
 	return ""
 }
 
-func (c *cardView) unknown() bool { return kindOfQuestion(&c.q.Asked) == runlog.QuestionUnknown }
+func (c *cardView) unknown() bool { return question.Kind(&c.q.Asked) == runlog.QuestionUnknown }
 
 // now is the value that the question shows, and that an edit begins with.
 func (c *cardView) now() string { return shown(c.asked()) }
 
-func (c *cardView) asked() string { return transcript.Clean(headed(c.q.Asked.Header, c.q.Asked.Text)) }
+func (c *cardView) asked() string {
+	return transcript.Clean(question.Headed(c.q.Asked.Header, c.q.Asked.Text))
+}
 
 // several answers with the marked options.
 func (c *cardView) several() tea.Cmd {
@@ -299,7 +302,7 @@ func (c *cardView) several() tea.Cmd {
 
 // give answers the question with what stands for the answer, see fit.
 func (c *cardView) give(s string) tea.Cmd {
-	v, err := fit(&c.q.Asked, s)
+	v, err := question.Fit(&c.q.Asked, s)
 	if err != nil {
 		c.err = transcript.Clean(err.Error())
 		return nil
@@ -350,7 +353,7 @@ func (c *cardView) enter() tea.Cmd {
 		return c.give(text)
 	}
 	x := c.choice(c.slot)
-	word, open := opening(asked, x.answer)
+	word, open := question.Opening(asked, x.Answer)
 	switch {
 	case open:
 		instead, err := replacement(c.now(), strings.Trim(c.text.value(), "\n"))
@@ -362,19 +365,19 @@ func (c *cardView) enter() tea.Cmd {
 			return nil
 		}
 		return c.give(word + ": " + instead)
-	case x.why && text != "":
-		return c.give(x.answer + ": " + text)
-	case x.why:
-		return c.give(x.answer)
-	case x.answer == ownAnswer && text == "":
+	case x.Why && text != "":
+		return c.give(x.Answer + ": " + text)
+	case x.Why:
+		return c.give(x.Answer)
+	case x.Answer == ownAnswer && text == "":
 		c.err = "type an answer; Esc goes back"
 		return nil
-	case x.answer == ownAnswer:
+	case x.Answer == ownAnswer:
 		return c.give(text)
 	}
 	a := &runlog.Answer{By: "person"} // to an unknown outcome
 	var err error
-	switch a.Value, err = json.Marshal(x.answer); {
+	switch a.Value, err = json.Marshal(x.Answer); {
 	case err != nil:
 	case text == "":
 	case json.Valid([]byte(text)):
@@ -393,7 +396,7 @@ func (c *cardView) enter() tea.Cmd {
 
 // fill takes the value of a field, and answers with the form after the last one.
 func (c *cardView) fill() tea.Cmd {
-	v, err := c.form[c.field].answer(c.text.value())
+	v, err := c.form[c.field].Read(c.text.value())
 	if err != nil {
 		c.err = transcript.Clean(err.Error())
 		return nil
@@ -404,7 +407,7 @@ func (c *cardView) fill() tea.Cmd {
 		return nil
 	}
 	c.kept[c.slot] = c.text.value()
-	return c.give(c.form.object(c.values))
+	return c.give(c.form.Object(c.values))
 }
 
 // back goes from a text to the choices, and from there puts the card away.
@@ -582,7 +585,7 @@ func (c *cardView) facts(w int) (why, said []string) {
 		if call.Tool == "bash" {
 			where += "   sandbox: " + cmp.Or(c.f.run.Sandbox, "not known")
 		}
-		lines := nonEmpty(strings.TrimSpace(where), strings.TrimSuffix("why asked: "+clean.Clip(because(clean.Clip(call.Rule, longFact), call.Origin, clean.Clip(call.Reason, longFact)), longFact), "why asked: "))
+		lines := nonEmpty(strings.TrimSpace(where), strings.TrimSuffix("why asked: "+clean.Clip(question.Because(clean.Clip(call.Rule, longFact), call.Origin, clean.Clip(call.Reason, longFact)), longFact), "why asked: "))
 		if one := strings.Join(lines, " · "); ansi.StringWidth(one) <= w {
 			lines = nonEmpty(one)
 		}
@@ -603,17 +606,17 @@ func (c *cardView) choices(w int) []string {
 	var out []string
 	wide, digits := 0, len(strconv.Itoa(len(c.menu)))
 	for _, x := range c.menu {
-		if x.note != "" {
-			wide = max(wide, ansi.StringWidth(x.name))
+		if x.Note != "" {
+			wide = max(wide, ansi.StringWidth(x.Name))
 		}
 	}
 	wide = min(wide, w/2)
 	for i, x := range c.menu {
-		line := fmt.Sprintf("%*d %s", digits, x.key, c.box(i)) + x.name
-		if x.note != "" {
-			line += strings.Repeat(" ", max(0, wide-ansi.StringWidth(x.name))+2) + x.note
+		line := fmt.Sprintf("%*d %s", digits, x.Key, c.box(i)) + x.Name
+		if x.Note != "" {
+			line += strings.Repeat(" ", max(0, wide-ansi.StringWidth(x.Name))+2) + x.Note
 		}
-		if x.why { // it comes after the same without a reason
+		if x.Why { // it comes after the same without a reason
 			if both := out[len(out)-1] + "   " + line; ansi.StringWidth(both) <= w {
 				out[len(out)-1] = both
 				continue
@@ -624,7 +627,7 @@ func (c *cardView) choices(w int) []string {
 			if i == c.picked && n == 0 {
 				mark = "▸ "
 			}
-			if x.answer == "" {
+			if x.Answer == "" {
 				l = c.t.pal.Dim(l)
 			}
 			out = append(out, mark+l)
@@ -649,11 +652,11 @@ func (c *cardView) brief(w int) []string {
 	var out []string
 	line := ""
 	for i, x := range c.menu {
-		item := fmt.Sprintf("%d %s%s", x.key, c.box(i), x.name)
+		item := fmt.Sprintf("%d %s%s", x.Key, c.box(i), x.Name)
 		switch {
-		case x.answer == "":
+		case x.Answer == "":
 			item = "(" + item + ": not available)"
-		case x.answer == agent.AnswerRun || x.answer == agent.AnswerAlways:
+		case x.Answer == agent.AnswerRun || x.Answer == agent.AnswerAlways:
 			if c.q.Call != nil && c.q.Call.Always != "" {
 				item += " " + transcript.Line(c.q.Call.Always)
 			}
@@ -698,15 +701,15 @@ func (c *cardView) prompt(w, h int) (lines []string, x, y int) {
 			lines = append(lines, wrapLine(strings.Join(offered, "   "), w, 0)...)
 		}
 		lines = lines[max(0, len(lines)-h+1):]
-		label = fmt.Sprintf("%d/%d %s", c.field+1, len(c.form), strings.TrimSuffix(f.label(), ": "))
+		label = fmt.Sprintf("%d/%d %s", c.field+1, len(c.form), strings.TrimSuffix(f.Label(), ": "))
 	case c.slot > 0:
 		label = c.wants(c.choice(c.slot))
 		if c.unknown() {
 			label += " (Enter if that is lost)"
 		}
 	default:
-		if kind := typeOf(c.q.Asked.Schema); kind != "" && kind != "string" {
-			label += " (" + kindOf(kind) + ")"
+		if kind := question.TypeOf(c.q.Asked.Schema); kind != "" && kind != "string" {
+			label += " (" + question.KindOf(kind) + ")"
 		}
 		if len(c.q.Asked.Default) > 0 {
 			label += ", Enter for " + transcript.Line(transcript.Value(c.q.Asked.Default))
@@ -823,7 +826,7 @@ func (c *cardView) head() (title, who string) {
 	if n, of := c.t.place(c); of > 1 {
 		count = fmt.Sprintf("%d of %d · ", n, of)
 	}
-	return count + "run " + c.f.id, strings.TrimSuffix(asks(c.q.Asked.Path, &q), ":")
+	return count + "run " + c.f.id, strings.TrimSuffix(question.Asks(c.q.Asked.Path, &q), ":")
 }
 
 // below tells which part of the action is on the screen, "" if all of it is.

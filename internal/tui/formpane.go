@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -19,7 +20,7 @@ import (
 type formPane struct {
 	t      *Terminal
 	w      *workflow.Workflow
-	fields form
+	fields question.Form
 	typed  []string // by field, "" for its default
 	sel    int      // the field that is typed into; behind the last is the line that starts the run
 	wrong  map[int]string
@@ -45,7 +46,7 @@ func newFormPane(t *Terminal, w *workflow.Workflow, given json.RawMessage) *form
 		if strings.HasPrefix(in.Description, "set by the run itself") {
 			continue
 		}
-		f := formField{Name: in.Name, Type: in.Type, Description: in.Description, Default: in.Default, Required: in.Required}
+		f := question.Field{Name: in.Name, Type: in.Type, Description: in.Description, Default: in.Default, Required: in.Required}
 		if in.Type == "any" {
 			f.Type = ""
 		}
@@ -121,7 +122,7 @@ func (p *formPane) draw(w, h int) []string {
 		}
 		out = append(out, mark+name+" "+value)
 		if i == p.sel {
-			about := f.kind()
+			about := f.Words()
 			if f.Description != "" {
 				about += ": " + transcript.Line(f.Description)
 			}
@@ -229,7 +230,7 @@ func (p *formPane) value(i int) (json.RawMessage, error) {
 	case text == "":
 		return nil, nil
 	}
-	return f.read(text)
+	return f.Parse(text)
 }
 
 // check reports whether the selected field is right.
@@ -263,7 +264,7 @@ func (p *formPane) submit() tea.Cmd {
 		p.sel = first
 		return nil
 	}
-	inputs := json.RawMessage(p.fields.object(values))
+	inputs := json.RawMessage(p.fields.Object(values))
 	if err := p.w.Check(inputs); err != nil {
 		p.t.fail(err)
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -26,7 +27,7 @@ type prompting struct {
 	live    *live // where what is typed is shown, nil if the terminal does that
 	who     string
 	asked   string // what, cleaned
-	menu    []choice
+	menu    []question.Choice
 	folded  int           // lines that are not shown
 	count   func() string // which question of how many it is, "" for the only one
 }
@@ -35,7 +36,7 @@ type prompting struct {
 func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer, bool) {
 	a := k.screen
 	pal := a.Err
-	p := &prompting{screen: a, session: k.session, ctx: ctx, q: q, asked: transcript.Clean(headed(q.Header, q.Text)), menu: menu(q)}
+	p := &prompting{screen: a, session: k.session, ctx: ctx, q: q, asked: transcript.Clean(question.Headed(q.Header, q.Text)), menu: question.Menu(q)}
 	if v := k.session.live(); v != nil {
 		k.session.change(v, func() {
 			if v.draw(true); v.take() {
@@ -49,7 +50,7 @@ func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer,
 		k.session.suspend(true)
 		defer k.session.suspend(false)
 	}
-	p.who = pal.Yellow("?") + " " + pal.Bold(asks(q.Path, q))
+	p.who = pal.Yellow("?") + " " + pal.Bold(question.Asks(q.Path, q))
 	if q.Call == nil {
 		p.say("\n" + p.who + " " + p.asked + "\n" + p.choices())
 	} else {
@@ -65,8 +66,8 @@ func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer,
 	p.count = k.count
 	var answer json.RawMessage
 	var ok bool
-	if f := formOf(q.Schema); f != nil && len(q.Options) == 0 {
-		answer, ok = p.form(f.with(q.Default))
+	if f := question.FormOf(q.Schema); f != nil && len(q.Options) == 0 {
+		answer, ok = p.form(f.With(q.Default))
 	} else {
 		answer, ok = p.one()
 	}
@@ -94,10 +95,10 @@ func (p *prompting) choices() string {
 	var b strings.Builder
 	width := 0
 	for _, c := range p.menu {
-		width = max(width, ansi.StringWidth(c.name))
+		width = max(width, ansi.StringWidth(c.Name))
 	}
 	for _, c := range p.menu {
-		b.WriteString(strings.TrimRight(fmt.Sprintf("  %d. %-*s  %s", c.key, width, c.name, c.note), " ") + "\n")
+		b.WriteString(strings.TrimRight(fmt.Sprintf("  %d. %-*s  %s", c.Key, width, c.Name, c.Note), " ") + "\n")
 	}
 	width, _ = p.screen.size()
 	return inwords.Wrap(b.String(), width)
@@ -128,10 +129,10 @@ func (p *prompting) line(label string) (line string, ok bool) {
 }
 
 // numbers lists the numbers of choices: 1, 2, 4 or 5.
-func numbers(menu []choice) string {
+func numbers(menu []question.Choice) string {
 	var out []string
 	for _, c := range menu {
-		out = append(out, strconv.Itoa(c.key))
+		out = append(out, strconv.Itoa(c.Key))
 	}
 	last := len(out) - 1
 	return strings.Join(out[:last], ", ") + " or " + out[last]
@@ -142,8 +143,8 @@ func (p *prompting) one() (json.RawMessage, bool) {
 	q := p.q
 	wanted := ""
 	if n := len(p.menu); n > 0 {
-		wanted = fmt.Sprintf(" %d-%d", p.menu[0].key, p.menu[n-1].key)
-		if p.menu[n-1].key != n { // a gate has no third choice
+		wanted = fmt.Sprintf(" %d-%d", p.menu[0].Key, p.menu[n-1].Key)
+		if p.menu[n-1].Key != n { // a gate has no third choice
 			wanted = " " + numbers(p.menu)
 		}
 		if q.Several() {
@@ -183,7 +184,7 @@ func (p *prompting) one() (json.RawMessage, bool) {
 		}
 		var v json.RawMessage
 		if err == nil {
-			v, err = fit(q, line)
+			v, err = question.Fit(q, line)
 		}
 		if err == nil {
 			return v, true
@@ -205,33 +206,33 @@ func (p *prompting) choose(line string) (answer string, ok bool, err error) {
 	switch {
 	case c == nil:
 		return line, true, nil
-	case c.answer == "":
-		return "", true, fmt.Errorf("%d (%s) is %s", c.key, c.name, c.note)
+	case c.Answer == "":
+		return "", true, fmt.Errorf("%d (%s) is %s", c.Key, c.Name, c.Note)
 	}
-	if word, open := opening(p.q, c.answer); open {
+	if word, open := question.Opening(p.q, c.Answer); open {
 		text, ok := p.instead()
 		if !ok || text == "" {
 			return "", ok, nil
 		}
 		return word + ": " + text, true, nil
 	}
-	if !c.why {
-		return c.answer, true, nil
+	if !c.Why {
+		return c.Answer, true, nil
 	}
 	why, ok := p.line("Why: ")
 	if why = strings.TrimSpace(why); why == "" {
-		return c.answer, ok, nil
+		return c.Answer, ok, nil
 	}
-	return c.answer + ": " + why, ok, nil
+	return c.Answer + ": " + why, ok, nil
 }
 
 // choice returns the choice that was typed, by its number or by its word if it requires a text; nil for any other input.
-func (p *prompting) choice(line string) *choice {
+func (p *prompting) choice(line string) *question.Choice {
 	n, err := strconv.Atoi(line)
 	for i := range p.menu {
 		c := &p.menu[i]
-		word, open := opening(p.q, c.answer)
-		if err == nil && c.key == n && !slices.Contains(p.q.Options, line) || open && (line == c.answer || line == word || line == word+":") {
+		word, open := question.Opening(p.q, c.Answer)
+		if err == nil && c.Key == n && !slices.Contains(p.q.Options, line) || open && (line == c.Answer || line == word || line == word+":") {
 			return c
 		}
 	}
@@ -299,7 +300,7 @@ func shown(question string) string {
 }
 
 // form asks for the fields of a form, one after the other.
-func (p *prompting) form(f form) (json.RawMessage, bool) {
+func (p *prompting) form(f question.Form) (json.RawMessage, bool) {
 	p.say("  " + inwords.Plural(len(f), "field") + "; Ctrl-D leaves it open\n")
 	for {
 		values := make([]json.RawMessage, len(f))
@@ -309,7 +310,7 @@ func (p *prompting) form(f form) (json.RawMessage, bool) {
 				return nil, false
 			}
 		}
-		answer, err := fit(p.q, f.object(values))
+		answer, err := question.Fit(p.q, f.Object(values))
 		if err == nil {
 			return answer, true
 		}
@@ -318,7 +319,7 @@ func (p *prompting) form(f form) (json.RawMessage, bool) {
 }
 
 // field asks for one field until the value fits. It returns nil for an omitted field.
-func (p *prompting) field(f *formField) (json.RawMessage, bool) {
+func (p *prompting) field(f *question.Field) (json.RawMessage, bool) {
 	if f.Description != "" {
 		p.say("  " + transcript.Line(f.Description) + "\n")
 	}
@@ -326,11 +327,11 @@ func (p *prompting) field(f *formField) (json.RawMessage, bool) {
 		p.say(fmt.Sprintf("  %d. %s\n", i+1, transcript.Line(transcript.Value(v))))
 	}
 	for {
-		line, ok := p.line(f.label())
+		line, ok := p.line(f.Label())
 		if !ok {
 			return nil, false
 		}
-		v, err := f.answer(line)
+		v, err := f.Read(line)
 		if err == nil {
 			return v, true
 		}

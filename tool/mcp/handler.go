@@ -45,7 +45,7 @@ func NewHandler(tools *tool.Set, opts *ServeOptions) (*Handler, error) {
 		o: o, token: rand.Text() + rand.Text(), slots: make(chan struct{}, maxRequests),
 		// Without sessions there is nothing to hijack and nothing to clean up.
 		inner: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{
-			Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxRequest,
+			Stateless: true, MaxRequestBodyBytes: maxRequest,
 		}),
 	}, nil
 }

@@ -23,6 +23,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/superstep-dev/superstep/internal/procgroup"
 )
 
 // A Mode is a mechanism that confines commands.
@@ -356,6 +358,8 @@ func (s *Sandbox) Command(ctx context.Context, env []string, name string, args .
 // sets.
 func (s *Sandbox) environ(env []string, proxyURL string) []string {
 	set := map[string]string{"TMPDIR": s.tempSeen(), "TMP": s.tempSeen(), "TEMP": s.tempSeen()}
+	name, value, _ := strings.Cut(procgroup.Mark(), "=")
+	set[name] = value
 	cache := s.cacheDir()
 	set["XDG_CACHE_HOME"], set["npm_config_cache"] = cache, filepath.Join(cache, "npm")
 	set["GOCACHE"], set["GOTELEMETRY"] = filepath.Join(cache, "go-build"), "off"
@@ -372,11 +376,13 @@ func (s *Sandbox) environ(env []string, proxyURL string) []string {
 	}
 	drop := []string{"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS",
 		"DISPLAY", "WAYLAND_DISPLAY"}
+	granted := slices.Concat(s.policy().Read, s.policy().Write)
 	out := make([]string, 0, len(env)+len(set))
 	seen := map[string]bool{}
 	for _, v := range slices.Backward(slices.Concat(s.userVariables(), env)) { // the last of a name counts, as in os/exec
-		name, _, _ := strings.Cut(v, "=")
-		if _, ours := set[name]; !ours && !seen[name] && !slices.Contains(drop, name) {
+		name, value, _ := strings.Cut(v, "=")
+		dropped := slices.Contains(drop, name) && !slices.ContainsFunc(granted, func(at string) bool { return strings.HasPrefix(name, "XDG_") && within(value, at) })
+		if _, ours := set[name]; !ours && !seen[name] && !dropped {
 			out = append(out, v)
 		}
 		seen[name] = true

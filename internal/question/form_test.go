@@ -1,4 +1,4 @@
-package tui
+package question
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ const detailsForm = `{"type":"object","required":["tone","pages"],"properties":{
 
 func TestForm(t *testing.T) {
 	t.Parallel()
-	f := formOf(json.RawMessage(detailsForm))
+	f := FormOf(json.RawMessage(detailsForm))
 	var names []string
 	for _, x := range f {
 		names = append(names, x.Name)
@@ -24,13 +24,13 @@ func TestForm(t *testing.T) {
 		t.Errorf("the order is lost: %s", got)
 	}
 	q := &runlog.Question{Key: "answer", Schema: json.RawMessage(detailsForm)}
-	if _, err := fit(q, f.example()); err != nil {
-		t.Errorf("the example %s does not fit: %v", f.example(), err)
+	if _, err := Fit(q, f.Example()); err != nil {
+		t.Errorf("the example %s does not fit: %v", f.Example(), err)
 	}
-	if got := f.lines()[0]; got != "tone   one of plain, formal (required): how it sounds" {
+	if got := f.Lines()[0]; got != "tone   one of plain, formal (required): how it sounds" {
 		t.Errorf("%q", got)
 	}
-	if got := f.lines()[2]; got != "draft  true or false (default true)" {
+	if got := f.Lines()[2]; got != "draft  true or false (default true)" {
 		t.Errorf("%q", got)
 	}
 	for answer, want := range map[string]string{
@@ -45,23 +45,23 @@ func TestForm(t *testing.T) {
 		`[1]`:                                    `want a JSON object such as {"tone":"plain","pages":1,"draft":true,"tags":[],"level":10,"score":1,"more":{}}, got [1]`,
 		`{"pages":"` + strings.Repeat("y", 100) + `","tone":"plain"}`: `pages: want a whole number, got "` + strings.Repeat("y", 60) + `…"`,
 	} {
-		if _, err := fit(q, answer); err == nil || err.Error() != want {
+		if _, err := Fit(q, answer); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", answer, err, want)
 		}
 	}
 	for _, none := range []string{``, `{}`, `{"type":"string"}`, `{"type":["object"],"properties":{"a":{}}}`, `{"type":"object","properties":{}}`, `{"type":"object","properties":[1]}`, `x`} {
-		if got := formOf(json.RawMessage(none)); len(got) > 0 {
+		if got := FormOf(json.RawMessage(none)); len(got) > 0 {
 			t.Errorf("%s: %v", none, got)
 		}
 	}
-	if got := f.with(json.RawMessage(`{"pages":7}`))[1].Default; string(got) != "7" || len(f[1].Default) > 0 {
+	if got := f.With(json.RawMessage(`{"pages":7}`))[1].Default; string(got) != "7" || len(f[1].Default) > 0 {
 		t.Errorf("default %s, and of the form itself %s", got, f[1].Default)
 	}
 }
 
 func TestFormFieldRead(t *testing.T) {
 	t.Parallel()
-	f := formOf(json.RawMessage(detailsForm))
+	f := FormOf(json.RawMessage(detailsForm))
 	for _, c := range []struct {
 		field      int
 		line, want string // "" for what is refused
@@ -73,7 +73,7 @@ func TestFormFieldRead(t *testing.T) {
 		{4, "20", "20"}, {4, "2", "20"}, {4, "3", ""},
 		{5, "1.5", "1.5"}, {5, "much", ""}, {6, `{"a":1}`, `{"a":1}`}, {6, "a", ""},
 	} {
-		v, err := f[c.field].read(c.line)
+		v, err := f[c.field].Read(c.line)
 		if string(v) != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%s %q: %s, %v", f[c.field].Name, c.line, v, err)
 		}

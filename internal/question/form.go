@@ -1,4 +1,4 @@
-package tui
+package question
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// formField is one value of a form.
-type formField struct {
+// A Field is one value of a form.
+type Field struct {
 	Name        string
 	Type        string // of JSON Schema, "" for any
 	Description string
@@ -31,12 +31,12 @@ type formField struct {
 	schema json.RawMessage
 }
 
-// form holds the fields of a question, in the order in which they are asked.
-type form []formField
+// A Form holds the fields of a question, in the order in which they are asked.
+type Form []Field
 
-// formOf reads the form of a question from its schema, in the order of its text. It is nil if the
+// FormOf reads the form of a question from its schema, in the order of its text. It is nil if the
 // question wants one value that is no object.
-func formOf(schema json.RawMessage) form {
+func FormOf(schema json.RawMessage) Form {
 	var s struct {
 		Type       any
 		Properties json.RawMessage
@@ -49,7 +49,7 @@ func formOf(schema json.RawMessage) form {
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return nil
 	}
-	var out form
+	var out Form
 	for dec.More() {
 		name, err := dec.Token()
 		if err != nil {
@@ -67,14 +67,14 @@ func formOf(schema json.RawMessage) form {
 		}
 		kind, _ := p.Type.(string)
 		key, _ := name.(string)
-		out = append(out, formField{Name: key, Type: kind, Description: p.Description, Default: p.Default, Enum: p.Enum, Required: slices.Contains(s.Required, key),
+		out = append(out, Field{Name: key, Type: kind, Description: p.Description, Default: p.Default, Enum: p.Enum, Required: slices.Contains(s.Required, key),
 			schema: schema})
 	}
 	return out
 }
 
-// with sets the defaults of fields from the default of the whole form.
-func (f form) with(def json.RawMessage) form {
+// With sets the defaults of fields from the default of the whole form.
+func (f Form) With(def json.RawMessage) Form {
 	var values map[string]json.RawMessage
 	if json.Unmarshal(def, &values) != nil {
 		return f
@@ -88,23 +88,23 @@ func (f form) with(def json.RawMessage) form {
 	return out
 }
 
-// kind describes the type of the field in words.
-func (f *formField) kind() string {
+// Words describes the type of the field in words.
+func (f *Field) Words() string {
 	if len(f.Enum) > 0 {
 		return "one of " + f.offered()
 	}
-	return kindOf(f.Type)
+	return KindOf(f.Type)
 }
 
-// kindOf returns a type of JSON Schema in words.
-func kindOf(t string) string {
+// KindOf returns a type of JSON Schema in words.
+func KindOf(t string) string {
 	return cmp.Or(map[string]string{
 		"integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list", "object": "a JSON object", "null": "null",
 		"string": "a text",
 	}[t], "a value")
 }
 
-func (f *formField) offered() string {
+func (f *Field) offered() string {
 	var out []string
 	for _, v := range f.Enum {
 		out = append(out, transcript.Line(transcript.Value(v)))
@@ -112,9 +112,9 @@ func (f *formField) offered() string {
 	return strings.Join(out, ", ")
 }
 
-// about describes the field on one line.
-func (f *formField) about() string {
-	s := f.kind()
+// About describes the field on one line.
+func (f *Field) About() string {
+	s := f.Words()
 	switch {
 	case len(f.Default) > 0:
 		s += " (default " + transcript.Line(transcript.Value(f.Default)) + ")"
@@ -127,30 +127,30 @@ func (f *formField) about() string {
 	return s
 }
 
-// lines describe the fields, one each.
-func (f form) lines() []string {
+// Lines describe the fields, one each.
+func (f Form) Lines() []string {
 	width := 0
 	for i := range f {
 		width = max(width, len(transcript.Line(f[i].Name)))
 	}
 	var out []string
 	for i := range f {
-		out = append(out, fmt.Sprintf("%-*s  %s", width, transcript.Line(f[i].Name), f[i].about()))
+		out = append(out, fmt.Sprintf("%-*s  %s", width, transcript.Line(f[i].Name), f[i].About()))
 	}
 	return out
 }
 
-// example returns an example of an answer.
-func (f form) example() string {
+// Example returns an example of an answer.
+func (f Form) Example() string {
 	values := make([]json.RawMessage, len(f))
 	for i := range f {
-		values[i] = f[i].example()
+		values[i] = f[i].Example()
 	}
-	return f.object(values)
+	return f.Object(values)
 }
 
-// object returns the answer with these values of the fields; nil leaves one out.
-func (f form) object(values []json.RawMessage) string {
+// Object returns the answer with these values of the fields; nil leaves one out.
+func (f Form) Object(values []json.RawMessage) string {
 	var out []string
 	for i, v := range values {
 		if v != nil {
@@ -161,7 +161,7 @@ func (f form) object(values []json.RawMessage) string {
 	return "{" + strings.Join(out, ",") + "}"
 }
 
-func (f *formField) example() []byte {
+func (f *Field) Example() []byte {
 	var b bytes.Buffer
 	switch {
 	case len(f.Default) > 0 && json.Compact(&b, f.Default) == nil:
@@ -173,11 +173,11 @@ func (f *formField) example() []byte {
 	return []byte(cmp.Or(of[f.Type], `"TEXT"`))
 }
 
-// wrong describes the mistake in an answer to a form, and returns "" if it finds none.
-func (f form) wrong(answer string) string {
+// Wrong describes the mistake in an answer to a form, and returns "" if it finds none.
+func (f Form) Wrong(answer string) string {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(answer), &values); err != nil || values == nil {
-		return fmt.Sprintf("want a JSON object such as %s, got %s", f.example(), got(json.RawMessage(answer)))
+		return fmt.Sprintf("want a JSON object such as %s, got %s", f.Example(), got(json.RawMessage(answer)))
 	}
 	var out, names []string
 	for i := range f {
@@ -188,8 +188,8 @@ func (f form) wrong(answer string) string {
 		switch {
 		case !ok && x.Required:
 			out = append(out, x.Name+" is missing")
-		case ok && !x.takes(v):
-			out = append(out, fmt.Sprintf("%s: want %s, got %s", x.Name, x.kind(), got(v)))
+		case ok && !x.Takes(v):
+			out = append(out, fmt.Sprintf("%s: want %s, got %s", x.Name, x.Words(), got(v)))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -211,8 +211,8 @@ func got(v json.RawMessage) string {
 	return strconv.Quote(transcript.Line(s))
 }
 
-// takes reports whether a value has the field's type and is one of the offered values.
-func (f *formField) takes(v json.RawMessage) bool {
+// Takes reports whether a value has the field's type and is one of the offered values.
+func (f *Field) Takes(v json.RawMessage) bool {
 	s := &jsonschema.Schema{Type: f.Type}
 	for _, e := range f.Enum {
 		var x any
@@ -223,9 +223,9 @@ func (f *formField) takes(v json.RawMessage) bool {
 	return strict.CheckJSON(s, string(v)) == nil
 }
 
-// label asks for the field on a line.
-func (f *formField) label() string {
-	what := kindOf(f.Type)
+// Label asks for the field on a line.
+func (f *Field) Label() string {
+	what := KindOf(f.Type)
 	if n := len(f.Enum); n > 0 {
 		what = fmt.Sprintf("1-%d", n)
 	}
@@ -238,8 +238,8 @@ func (f *formField) label() string {
 	return transcript.Line(f.Name) + " (" + what + "): "
 }
 
-// answer returns the value that was typed for the field, nil to leave it out. Errors begin with the name of the field.
-func (f *formField) answer(line string) (json.RawMessage, error) {
+// Read returns the value that was typed for the field, nil to leave it out. Errors begin with the name of the field.
+func (f *Field) Read(line string) (json.RawMessage, error) {
 	line = strings.TrimSpace(line)
 	name := transcript.Line(f.Name)
 	switch {
@@ -250,7 +250,7 @@ func (f *formField) answer(line string) (json.RawMessage, error) {
 	case line == "":
 		return nil, nil
 	}
-	v, err := f.read(line)
+	v, err := f.Parse(line)
 	if err == nil && len(f.schema) > 0 { // which may want more than a type, such as a range
 		if wrong := (&runlog.Question{Schema: f.schema}).Fits(v); wrong != nil && strings.Contains(wrong.Error(), " does not fit: ") {
 			err = wrong
@@ -262,11 +262,11 @@ func (f *formField) answer(line string) (json.RawMessage, error) {
 	return v, nil
 }
 
-// read parses the typed value of a field: the number of an offered value, or the value itself. Texts need no quotes, and lists may be words separated by
+// Parse parses the typed value of a field: the number of an offered value, or the value itself. Texts need no quotes, and lists may be words separated by
 // commas.
-func (f *formField) read(line string) (json.RawMessage, error) {
+func (f *Field) Parse(line string) (json.RawMessage, error) {
 	if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(f.Enum) {
-		if v := json.RawMessage(line); !f.takes(v) {
+		if v := json.RawMessage(line); !f.Takes(v) {
 			return f.Enum[n-1], nil
 		}
 	}
@@ -299,12 +299,12 @@ func (f *formField) read(line string) (json.RawMessage, error) {
 		}
 	}
 	for _, v := range tries {
-		if f.takes(v) {
+		if f.Takes(v) {
 			return v, nil
 		}
 	}
 	if f.Type == "array" || f.Type == "object" {
-		return nil, errors.New("want " + f.kind() + " as JSON, got " + got(word))
+		return nil, errors.New("want " + f.Words() + " as JSON, got " + got(word))
 	}
-	return nil, errors.New("want " + f.kind() + ", got " + got(word))
+	return nil, errors.New("want " + f.Words() + ", got " + got(word))
 }
