@@ -19,7 +19,6 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/acp"
 	"github.com/superstep-dev/superstep/internal/acptest"
-	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
@@ -292,7 +291,7 @@ func TestVendorsConfined(t *testing.T) {
 				if v.name == "qwen" && mode == sandbox.Landlock {
 					t.Skip("it makes a new file beside the one that it edits, which Landlock refuses in the project's own folder")
 				}
-				server := modeltest.NewServer(t, acptest.Words, &modeltest.Options{Wire: acptest.Lenient{Wire: v.wire}})
+				server := acptest.NewWords(t, v.wire)
 				s := v.stage(t, path, server.URL)
 				s.cmd.Argv = s.cmd.Argv[3:] // the shell cannot write its log
 				home, _ := procgroup.Variable(s.opt.Environ, "HOME")

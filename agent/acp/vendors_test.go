@@ -158,7 +158,7 @@ func (v *vendor) stage(t *testing.T, path, url string) *stage {
 }
 
 func (v *vendor) drive(t *testing.T, path string) {
-	server := modeltest.NewServer(t, acptest.Words, &modeltest.Options{Wire: acptest.Lenient{Wire: v.wire}})
+	server := acptest.NewWords(t, v.wire)
 	for name := range plays {
 		t.Run(name, func(t *testing.T) {
 			s := v.stage(t, path, server.URL)
