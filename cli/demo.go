@@ -23,7 +23,6 @@ temporary folder that is removed at the end, and writes nowhere else.`,
 	}
 	cmd.Flags().BoolVar(&fast, "fast", false, "do not wait for people")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the folder with the run")
-	acts(cmd, "fast", "keep")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if a.programs() {
 			return usage("demo shows a run to people; leave out -o " + a.set.output)

@@ -33,8 +33,8 @@ type session struct {
 	cost   float64       // so far, as the agent reports it
 	based  bool          // cost is known, so that its change can be told
 	told   map[string]bool
-	used   model.Usage   // in the turn, where it is told in pieces
 	worked time.Duration // on the turn, in the steps before
+	used   model.Usage   // in the turn, where it is told in pieces
 	plans  int
 	past   []event // of a session that is being loaded
 	loads  bool
