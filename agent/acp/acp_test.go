@@ -473,6 +473,19 @@ func TestFiveSessions(t *testing.T) {
 	}
 }
 
+// What must hold in a configuration is added to what the user has in it.
+func TestConfiguration(t *testing.T) {
+	t.Parallel()
+	s := open(t, "probe")
+	s.opt.Environ = append(s.opt.Environ, `CODEX_CONFIG={"features":{"web":true,"multi_agent":true},"model":"m"}`, "PROBE=printf %s \"$CODEX_CONFIG\"")
+	c := known("codex")
+	c.Argv, c.Mode, c.Keys, c.Env = []string{os.Args[0]}, "", append(c.Keys, "PROBE"), append(c.Env, acptest.Env(s.script, s.state)...)
+	s.cmd = &c
+	if _, out := s.start(t); string(out.Output) != strconv.Quote(`{"features":{"multi_agent":false,"web":true},"model":"m"}`) {
+		t.Errorf("got %+v, %s", out, out.Output)
+	}
+}
+
 // What is used and printed while a call runs counts and shows as well.
 func TestPrinted(t *testing.T) {
 	t.Parallel()
