@@ -47,18 +47,21 @@ func (a *app) console(ctx context.Context, port int, open, readOnly bool) error 
 		return &Error{Exit: ExitFailed, Code: "listen", Err: err, Message: fmt.Sprintf("cannot listen on port %d: %v", port, err),
 			Next: []string{"let the system choose a free port: --port 0"}}
 	}
-	at := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // of a TCP listener
+	_, at, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return err
+	}
 	token := console.Token()
 	b := &terminalBackend{a: a, global: a.globalArgs()}
 	h, err := console.Handler(ctx, a.host(), &console.Options{
-		Hosts: []string{fmt.Sprintf("127.0.0.1:%d", at), fmt.Sprintf("localhost:%d", at)}, Operator: token, ReadOnly: readOnly, Program: a.cfg.Name,
+		Hosts: []string{"127.0.0.1:" + at, "localhost:" + at}, Operator: token, ReadOnly: readOnly, Program: a.cfg.Name,
 		Start: b.console,
 	})
 	if err != nil {
 		_ = l.Close()
 		return err
 	}
-	url := fmt.Sprintf("http://127.0.0.1:%d/?t=%s", at, token)
+	url := "http://127.0.0.1:" + at + "/?t=" + token
 	if a.programs() {
 		if err := a.out.json(map[string]string{"url": url}, false); err != nil {
 			return err
