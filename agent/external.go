@@ -66,6 +66,7 @@ type outside struct {
 	granted map[string]bool // calls that were allowed once and then interrupted, by their hashes
 	idle    bool            // the agent waits for a prompt
 	refused string          // what was denied since the prompt
+	lost    []string        // what the agent was to be told of an interruption, until it goes on
 	said    bool            // it has said something since then
 }
 
@@ -194,7 +195,6 @@ func (o *outside) turn(ctx context.Context) (ended bool, err error) {
 	if text := said.Text(); text != "" {
 		o.out.Text, o.said = text, true
 	}
-	o.out.Usage = o.out.Usage.Add(out.Usage)
 	var calls []*outsideCall
 	for i := 1; ; i++ {
 		if calls, err = o.take(ctx, n, key, out, calls); err != nil {
@@ -293,11 +293,12 @@ func (o *outside) step(ctx context.Context, key, kind string) (*external.Stepped
 	}
 	if kind == "model" {
 		e.Cost = runlog.Amount{Turns: 1, Tokens: int64(len(s.Prompt)/bytesPerToken + outputTokens)}
-		e.Spent = func(output json.RawMessage) runlog.Amount {
-			var out external.Stepped
-			_ = json.Unmarshal(output, &out) // it was encoded as one
-			return runlog.Amount{Turns: 1, Tokens: int64(out.Usage.In) + int64(out.Usage.Out), Money: out.Money}
-		}
+	}
+	turns := e.Cost.Turns
+	e.Spent = func(output json.RawMessage) runlog.Amount {
+		var out external.Stepped
+		_ = json.Unmarshal(output, &out) // it was encoded as one
+		return runlog.Amount{Turns: turns, Tokens: int64(out.Usage.In) + int64(out.Usage.Out), Money: out.Money}
 	}
 	out, err := journal.Do(ctx, o.scope, e, func(ctx context.Context, _ string) (*external.Stepped, error) { return o.x.Step(ctx, o.with(s)) })
 	var happened *journal.HappenedError
@@ -306,6 +307,7 @@ func (o *outside) step(ctx context.Context, key, kind string) (*external.Stepped
 	}
 	if err == nil {
 		err = context.Cause(ctx) // a cancelled step has an outcome, too
+		o.out.Usage = o.out.Usage.Add(out.Usage)
 	}
 	return out, err
 }
@@ -367,6 +369,9 @@ func (o *outside) take(ctx context.Context, turn int, key string, out *external.
 		if err := o.close(ctx, res.Call, tool.Result{Text: res.Text, Error: res.Error}, res.Took); err != nil {
 			return calls, err
 		}
+	}
+	if !out.Lost {
+		o.lost = nil
 	}
 	if out.Lost || out.Done {
 		return calls, o.interrupted(ctx, out)
@@ -441,10 +446,11 @@ func (o *outside) interrupted(ctx context.Context, out *external.Stepped) error 
 	}
 	switch {
 	case !out.Lost:
-	case out.Fresh:
-		o.prompt = o.first(true) + "\n\nAn earlier attempt at this was interrupted, and its conversation is lost. See what is done already before you continue."
+	case out.Fresh: // what the session before was to be told is told to this one
+		o.prompt = strings.Join(append([]string{o.first(true) + "\n\nAn earlier attempt at this was interrupted, and its conversation is lost. " +
+			"See what is done already before you continue."}, append(o.lost, lost...)...), "\n")
 	default:
-		o.prompt = strings.Join(append([]string{external.Continue}, lost...), "\n")
+		o.prompt, o.lost = strings.Join(append([]string{external.Continue}, lost...), "\n"), lost
 	}
 	return nil
 }

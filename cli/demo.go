@@ -29,7 +29,6 @@ With ralph it shows the workflow of that name: three tasks in Git worktrees, a c
 	}
 	cmd.Flags().BoolVar(&fast, "fast", false, "do not wait for people")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the folder with the run")
-	acts(cmd, "fast", "keep")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 && args[0] != ralph {
 			return usage("demo: there is none of " + strconv.Quote(args[0]) + "; leave it out, or say ralph")

@@ -27,6 +27,12 @@ func TestMain(m *testing.M) {
 func acpAgent() {
 	acptest.Main(map[string]*acptest.Script{
 		"signed out": {NewError: -32000},
+		"second": {Modes: []string{"auto", "default"}, Prompt: func(a *acptest.Agent, text string) string {
+			_, told, _ := strings.Cut(text, "</instructions>\n\n")
+			told, _, _ = strings.Cut(told, "\n")
+			a.Say(a.Mode() + ": " + told)
+			return "end_turn"
+		}},
 		"plain": {Prompt: func(a *acptest.Agent, text string) string {
 			if strings.Contains(text, "</instructions>\n\nmake") {
 				a.Begin("c1", "make", "execute", map[string]string{"command": "make"})

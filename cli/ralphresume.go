@@ -22,7 +22,6 @@ const planner = "planner"
 // addResume adds the flag --resume to the command run.
 func addResume(a *app, cmd *cobra.Command, ref *string) {
 	cmd.Flags().StringVar(ref, "resume", "", "run ralph: resume this `run`; a text adds to its plan")
-	acts(cmd, "resume")
 	_ = cmd.RegisterFlagCompletionFunc("resume", func(cmd *cobra.Command, _ []string, s string) ([]string, cobra.ShellCompDirective) {
 		return a.ids(cmd, nil, s)
 	})

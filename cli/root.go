@@ -241,18 +241,6 @@ func (a *app) configure(flags *pflag.FlagSet) error {
 	return err
 }
 
-// actFlag marks flags that request an action, which no environment variable can set.
-const actFlag = "act"
-
-// acts marks the flags of a command that are not global.
-func acts(cmd *cobra.Command, names ...string) {
-	for _, name := range names {
-		if f := cmd.Flags().Lookup(name); f != nil {
-			f.Annotations = map[string][]string{actFlag: {}}
-		}
-	}
-}
-
 func oneOf(flag, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil

@@ -64,8 +64,8 @@ func record(file string) error {
 		for {
 			line, err := lines.ReadBytes('\n')
 			mu.Lock()
-			if len(line) > 0 && !bytes.Contains(line, []byte("available_commands_update")) {
-				_, _ = log.WriteString(sign + strings.ReplaceAll(string(line), dir, folder))
+			if kept := short(line); len(kept) > 0 {
+				_, _ = log.WriteString(sign + strings.NewReplacer(dir, folder, os.Getenv("HOME"), "/the/home").Replace(string(kept)))
 			}
 			_, _ = to.Write(line)
 			mu.Unlock()
@@ -80,6 +80,30 @@ func record(file string) error {
 	}()
 	pass("< ", out, os.Stdout)
 	return cmd.Wait()
+}
+
+// short returns a line without what is of no use here and long: lists of commands, models and settings.
+func short(line []byte) []byte {
+	for _, kind := range []string{"available_commands_update", "config_option_update", "session_info_update"} {
+		if bytes.Contains(line, []byte(kind)) {
+			return nil
+		}
+	}
+	var msg struct {
+		Result map[string]any `json:"result"`
+	}
+	var all map[string]any
+	if json.Unmarshal(line, &msg) != nil || msg.Result["sessionId"] == nil || json.Unmarshal(line, &all) != nil {
+		return line
+	}
+	delete(msg.Result, "models")
+	delete(msg.Result, "configOptions")
+	all["result"] = msg.Result
+	b, err := json.Marshal(all)
+	if err != nil {
+		return line
+	}
+	return append(b, '\n')
 }
 
 // replay says what a recorded agent said, each time after what the client said then.

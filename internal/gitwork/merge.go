@@ -27,22 +27,22 @@ type Conflict struct {
 // there is none. If the branch contains the commit already, that is the tip. If there are conflicts, the worktree shows them, and the
 // caller continues or resets the merge. Uncommitted changes are kept as by [Tree.Reset].
 func (t *Tree) Merge(ctx context.Context, commit, text string, trailers []string) (*Merged, error) {
-	var m *Merged
-	return m, t.do(ctx, func(g *command) (err error) {
-		m, err = t.merge(ctx, g, commit, text, trailers, false)
-		return err
-	})
+	return t.mergeLocked(ctx, commit, text, trailers, false)
 }
 
 // Continue finishes a merge whose conflicts were resolved in the worktree, with everything that was changed there. It takes the arguments of [Tree.Merge]. A
 // conflict is resolved if its file was changed and has no conflict markers, or by [Tree.Take]; if one is not, Continue returns those.
 // If the merge is not in progress, it is [Tree.Merge].
 func (t *Tree) Continue(ctx context.Context, commit, text string, trailers []string) (*Merged, error) {
-	var m *Merged
-	return m, t.do(ctx, func(g *command) (err error) {
-		m, err = t.merge(ctx, g, commit, text, trailers, true)
+	return t.mergeLocked(ctx, commit, text, trailers, true)
+}
+
+func (t *Tree) mergeLocked(ctx context.Context, commit, text string, trailers []string, resume bool) (m *Merged, err error) {
+	err = t.do(ctx, func(g *command) (err error) {
+		m, err = t.merge(ctx, g, commit, text, trailers, resume)
 		return err
 	})
+	return m, err
 }
 
 func (t *Tree) merge(ctx context.Context, g *command, commit, text string, trailers []string, resume bool) (*Merged, error) {

@@ -28,7 +28,7 @@ type Tree struct {
 // begins with an empty commit.
 func (r *Repo) Tree(ctx context.Context, run, task, from string) (*Tree, error) {
 	t := r.tree(run, task)
-	return t, r.locked(ctx, func(lock *os.File) error {
+	err := r.locked(ctx, func(lock *os.File) error {
 		g := r.git.with(lock)
 		if err := t.begin(ctx, g, from); err != nil {
 			return err
@@ -38,6 +38,10 @@ func (r *Repo) Tree(ctx context.Context, run, task, from string) (*Tree, error) 
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 func (r *Repo) tree(run, task string) *Tree {
