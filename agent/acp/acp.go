@@ -10,12 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/external"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/tool"
 )
 
 // Options are the settings of NewPool. Nil means the defaults.
@@ -38,6 +40,8 @@ type Pool struct {
 
 // slot is the place of one process.
 type slot struct {
+	user string // the only place that uses it, if it offers our tools; guarded by the pool's mu
+
 	mu sync.Mutex
 	p  *process
 }
@@ -70,6 +74,7 @@ func (pool *Pool) Close() {
 			defer sl.mu.Unlock()
 			if sl.p != nil {
 				sl.p.end()
+				sl.p.shut()
 			}
 		})
 	}
@@ -98,19 +103,15 @@ func (r *runner) Generate(context.Context, *model.Request) iter.Seq2[model.Part,
 
 // process returns the running process, or starts one.
 func (r *runner) process(ctx context.Context, st *external.Step) (*process, error) {
-	pool := r.pool
-	key := fmt.Sprintf("%q %q %q", r.cmd.Argv, r.cmd.Env, r.dir)
-	pool.mu.Lock()
-	if pool.closed {
-		pool.mu.Unlock()
-		return nil, errors.New("no agents are started any more")
+	pool, cmd := r.pool, r.cmd
+	ours := len(st.Tools.Names()) > 0
+	if ours {
+		cmd.Env = slices.Concat(cmd.Env, cmd.withOurs)
 	}
-	sl := pool.slots[key]
-	if sl == nil {
-		sl = &slot{}
-		pool.slots[key] = sl
+	sl, err := pool.slot(fmt.Sprintf("%q %q %q", cmd.Argv, cmd.Env, r.dir), ours, st)
+	if err != nil {
+		return nil, err
 	}
-	pool.mu.Unlock()
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
 	if sl.p != nil && sl.p.alive() {
@@ -118,13 +119,49 @@ func (r *runner) process(ctx context.Context, st *external.Step) (*process, erro
 	}
 	if sl.p != nil {
 		sl.p.end()
+		sl.p.shut()
 		sl.p = nil
 	}
 	stop := said(st, "starting "+r.cmd.Name)
 	defer stop()
-	var err error
-	sl.p, err = start(ctx, &r.cmd, r.dir, &pool.opt)
+	sl.p, err = start(ctx, &cmd, r.dir, &pool.opt)
 	return sl.p, err
+}
+
+// slot returns the slot for a step. A process that offers our tools works for one place at a time: opencode shows the MCP servers of one session to all
+// sessions of its process.
+func (pool *Pool) slot(key string, ours bool, st *external.Step) (*slot, error) {
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	if pool.closed {
+		return nil, errors.New("no agents are started any more")
+	}
+	var free *slot
+	for n := 0; ; n++ {
+		at := key
+		if ours {
+			at = fmt.Sprintf("%s our tools %d", key, n)
+		}
+		sl := pool.slots[at]
+		switch {
+		case sl != nil && (!ours || sl.user == st.Place):
+			return sl, nil
+		case sl != nil && sl.user != "":
+			continue
+		case sl != nil && free == nil:
+			free = sl
+			continue
+		case sl != nil:
+			continue
+		case free == nil:
+			free = &slot{}
+			pool.slots[at] = free
+		}
+		if ours {
+			free.user = st.Place
+		}
+		return free, nil
+	}
 }
 
 // said shows a message with the seconds that something takes, until the function it returns is called.
@@ -159,7 +196,7 @@ func (r *runner) Step(ctx context.Context, st *external.Step) (*external.Stepped
 	s := p.session(st.Session)
 	if st.Prompt == "" {
 		if s != nil && s.live() {
-			s.answer(st.Answers)
+			s.answer(st)
 			return s.step(ctx, st, &r.pool.opt)
 		}
 		return &external.Stepped{Lost: true, Unheard: !st.Again, Stop: model.StopEnd}, nil // its process has ended since, and its turn with it
@@ -169,11 +206,11 @@ func (r *runner) Step(ctx context.Context, st *external.Step) (*external.Stepped
 		if s != nil {
 			s.cancel()
 		}
-		if s, err = p.load(ctx, st.Session); err != nil {
+		if s, err = p.load(ctx, st.Session, st.Tools); err != nil {
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			out, nerr := r.begin(ctx, p, &external.Step{Note: st.Note})
+			out, nerr := r.begin(ctx, p, &external.Step{Note: st.Note, Tools: st.Tools})
 			if nerr != nil {
 				return nil, nerr
 			}
@@ -199,29 +236,39 @@ func (r *runner) begin(ctx context.Context, p *process, st *external.Step) (*ext
 	stop := said(st, "opening a session of "+r.cmd.Name)
 	defer stop()
 	if st.Prior != "" {
-		if p.session(st.Prior) != nil {
+		if p.session(st.Prior) != nil && len(st.Tools.Names()) == 0 {
 			return &external.Stepped{Session: st.Prior, Stop: model.StopEnd}, nil
 		}
-		if _, err := p.load(ctx, st.Prior); err == nil {
+		if _, err := p.load(ctx, st.Prior, st.Tools); err == nil {
 			return &external.Stepped{Session: st.Prior, Stop: model.StopEnd}, nil
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	var made opened
-	if err := p.request(ctx, "session/new", map[string]any{"cwd": p.dir, "mcpServers": []any{}}, &made); err != nil {
+	s := newSession(p, "")
+	servers, err := s.serve(ctx, st.Tools)
+	if err != nil {
 		return nil, err
 	}
-	s := newSession(p, made.ID)
-	s.based = true // at zero
-	p.mu.Lock()
-	p.sessions[made.ID] = s
-	p.mu.Unlock()
+	var made opened
+	if err := p.request(ctx, "session/new", map[string]any{"cwd": p.dir, "mcpServers": servers}, &made); err != nil {
+		s.shut()
+		return nil, err
+	}
+	s.id, s.based = made.ID, true // at zero
+	p.keep(s)
 	if err := s.force(ctx, &made); err != nil {
 		return nil, err
 	}
 	note := fmt.Sprintf("%s works with your rights, outside of the sandbox", r.cmd.Name)
-	if r.cmd.Asks {
+	switch {
+	case s.tools != nil && len(r.cmd.withOurs) > 0:
+		note += ", with Superstep's tools in place of its own"
+	case s.tools != nil:
+		note += ", with Superstep's tools beside its own"
+	case len(st.Tools.Names()) > 0:
+		note += ", with its own tools: it takes none from a server on HTTP"
+	case r.cmd.Asks:
 		note += "; it asks before it changes files or runs commands"
 	}
 	return &external.Stepped{Session: made.ID, Fresh: true, Stop: model.StopEnd, Notes: []string{note}}, nil
@@ -257,8 +304,29 @@ func (s *session) force(ctx context.Context, made *opened) error {
 	return s.p.request(ctx, "session/set_mode", map[string]string{"sessionId": s.id, "modeId": mode}, &done)
 }
 
+// keep makes a session one of the process, in place of an earlier one of its ID.
+func (p *process) keep(s *session) {
+	p.mu.Lock()
+	was := p.sessions[s.id]
+	p.sessions[s.id] = s
+	p.mu.Unlock()
+	if was != nil {
+		was.shut()
+	}
+}
+
+// shut ends what sessions offered to a process that has ended.
+func (p *process) shut() {
+	p.mu.Lock()
+	all := slices.Collect(maps.Values(p.sessions))
+	p.mu.Unlock()
+	for _, s := range all {
+		s.shut()
+	}
+}
+
 // load opens a session of an earlier process. What the agent tells of it is in its past.
-func (p *process) load(ctx context.Context, id string) (*session, error) {
+func (p *process) load(ctx context.Context, id string, tools *tool.Set) (*session, error) {
 	if !p.loads {
 		return nil, errNoLoad
 	}
@@ -266,11 +334,13 @@ func (p *process) load(ctx context.Context, id string) (*session, error) {
 	defer cancel()
 	s := newSession(p, id)
 	s.loads = true
-	p.mu.Lock()
-	p.sessions[id] = s
-	p.mu.Unlock()
+	servers, err := s.serve(ctx, tools)
+	if err != nil {
+		return nil, err
+	}
+	p.keep(s)
 	var made opened
-	err := p.request(ctx, "session/load", map[string]any{"sessionId": id, "cwd": p.dir, "mcpServers": []any{}}, &made)
+	err = p.request(ctx, "session/load", map[string]any{"sessionId": id, "cwd": p.dir, "mcpServers": servers}, &made)
 	if err == nil {
 		err = s.force(ctx, &made)
 	}
@@ -278,6 +348,7 @@ func (p *process) load(ctx context.Context, id string) (*session, error) {
 		p.mu.Lock()
 		delete(p.sessions, id)
 		p.mu.Unlock()
+		s.shut()
 		return nil, err
 	}
 	s.mu.Lock()
@@ -295,7 +366,7 @@ func (r *runner) Look(ctx context.Context, st *external.Step) (*external.Stepped
 	if s := p.session(st.Session); s != nil {
 		s.cancel()
 	}
-	s, err := p.load(ctx, st.Session)
+	s, err := p.load(ctx, st.Session, st.Tools)
 	if err != nil {
 		return nil, context.Cause(ctx) // nobody can know, and the user is asked
 	}
@@ -303,9 +374,18 @@ func (r *runner) Look(ctx context.Context, st *external.Step) (*external.Stepped
 }
 
 // Leave implements external.Agent.
-func (r *runner) Leave(id string) {
+func (r *runner) Leave(place, id string) {
 	r.pool.mu.Lock()
 	slots := make([]*slot, 0, len(r.pool.slots))
+	defer func() {
+		r.pool.mu.Lock()
+		defer r.pool.mu.Unlock()
+		for _, sl := range slots {
+			if sl.user == place {
+				sl.user = ""
+			}
+		}
+	}()
 	for _, sl := range r.pool.slots {
 		slots = append(slots, sl)
 	}
@@ -319,6 +399,7 @@ func (r *runner) Leave(id string) {
 		}
 		if s := p.session(id); s != nil {
 			s.cancel()
+			s.shut()
 		}
 	}
 }

@@ -112,6 +112,7 @@ func (c *content) text() string {
 // A call is a call of one of the agent's tools, as it is known so far.
 type call struct {
 	id      string
+	ours    string // the tool of ours that it calls
 	title   string
 	kind    string
 	status  string
@@ -177,6 +178,17 @@ func (s *session) seen(raw json.RawMessage, asked bool) {
 		}
 	}
 	over := c.status == "completed" || c.status == "failed"
+	if c.ours == "" && !c.shown {
+		c.ours = s.ours(c)
+	}
+	if c.ours != "" && !s.loads {
+		if c.ended = over; !over || s.heard[c.ours] > 0 { // it is shown by the run, which performs it
+			if over {
+				s.heard[c.ours]--
+			}
+			return
+		}
+	}
 	if !c.shown && (asked || over || c.status == "in_progress") { // what is pending may be half of it
 		c.shown = true
 		s.add(event{kind: eventCall, call: c})
