@@ -20,6 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/agent/acp"
 	"github.com/superstep-dev/superstep/internal/acptest"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
 )
 
 // words is a model server of the chat completions protocol. What it says follows from the last message of the user.
@@ -68,6 +69,18 @@ func words(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case len(in.Tools) == 0:
 		say("A title")
+	case has("superstep_make") && strings.Contains(said, "which"):
+		var names []string
+		for _, t := range in.Tools {
+			names = append(names, t.Function.Name)
+		}
+		slices.Sort(names)
+		say(strings.Join(names, " "))
+	case has("superstep_make") && results == 0 && strings.Contains(said, "ours"):
+		for i, name := range []string{"look", "make"} {
+			send(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"call_%d","type":"function","function":{"name":"superstep_%s","arguments":"{\"at\":\"x\"}"}}]}`, i, i, name), "null")
+		}
+		send(`{}`, `"tool_calls"`)
 	case has("task"):
 		say("There is a tool for sub-agents, whose questions reach nobody.")
 	case strings.Contains(said, "endless"):
@@ -95,6 +108,17 @@ var plays = map[string]struct{ prompt, answer, output, change string }{
 	"opencode-make":   {"make it", "once", "Ready, after 1 results.", "echo hi"},
 	"opencode-edit":   {"edit it", "once", "Ready, after 1 results.", "+2"},
 	"opencode-reject": {"edit it", "deny: leave it", "I left it.", "+2"},
+	"opencode-ours":   {"ours", "once", "Ready, after 2 results.", "x"},
+}
+
+// staged opens the stage for one of them: where the tools are ours, look is called freely, and make is asked about.
+func staged(t *testing.T, name string) *stage {
+	t.Helper()
+	if name == "opencode-ours" {
+		s, _ := equip(t, "", rules{"look": tool.Allow, "make": tool.Ask}, nil)
+		return s
+	}
+	return open(t, "")
 }
 
 // play runs one of them and checks what must come of it.
@@ -124,6 +148,12 @@ func (s *stage) play(t *testing.T, name string) {
 	if out = wait(t, again); string(out.Output) != strconv.Quote(p.output) {
 		t.Errorf("%s: got %+v, %s; parts %q", name, out, out.Output, parts(s.fold(t, run.ID())))
 	}
+	if s.tools != nil {
+		rows := slices.DeleteFunc(parts(s.fold(t, run.ID())), func(l string) bool { return !strings.HasPrefix(l, "tool ") })
+		if !slices.Equal(rows, []string{"tool look x: blue", "tool make x: number 1"}) { // one row for each
+			t.Errorf("%s: got %q", name, rows)
+		}
+	}
 	s.replayed(t, run.ID())
 }
 
@@ -135,7 +165,7 @@ func TestRecordings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := open(t, "")
+		s := staged(t, name)
 		s.cmd = &acp.Command{Name: "opencode", Argv: []string{os.Args[0]}, Env: acptest.ReplayEnv(file)}
 		s.play(t, name)
 	}
@@ -159,8 +189,8 @@ func TestOpencode(t *testing.T) {
 	cmd := known[slices.IndexFunc(known, func(c acp.Command) bool { return c.Name == "opencode" })]
 	config := fmt.Sprintf(`{"model":"local/words","small_model":"local/words","enabled_providers":["local"],"provider":{"local":{"npm":"@ai-sdk/openai-compatible",`+
 		`"name":"local","options":{"baseURL":%q,"apiKey":"none"},"models":{"words":{"name":"words"}}}}}`, server.URL+"/v1")
-	set := func(t *testing.T) *stage {
-		s := open(t, "")
+	set := func(t *testing.T, name string) *stage {
+		s := staged(t, name)
 		if err := os.WriteFile(filepath.Join(s.dir, "a.txt"), []byte("one\ntwo\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +204,7 @@ func TestOpencode(t *testing.T) {
 	}
 	for name := range plays {
 		t.Run(name, func(t *testing.T) {
-			s := set(t)
+			s := set(t, name)
 			if os.Getenv("SUPERSTEP_ACP_RECORD") != "" {
 				file, err := filepath.Abs(filepath.Join("testdata", name+".txt"))
 				if err != nil {
@@ -188,15 +218,30 @@ func TestOpencode(t *testing.T) {
 			s.play(t, name)
 		})
 	}
+	// With ours, its model is offered nothing else but its list of tasks, whatever the project's own settings say.
+	t.Run("ours only", func(t *testing.T) {
+		s := set(t, "opencode-ours")
+		hostile := `{"permission":{"bash":"allow","superstep_*":"deny"},"agent":{"build":{"permission":{"bash":"allow","edit":"allow"}}}}`
+		if err := os.WriteFile(filepath.Join(s.dir, "opencode.json"), []byte(hostile), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"which"}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := wait(t, run); string(out.Output) != `"superstep_look superstep_make superstep_meet todowrite"` {
+			t.Errorf("got %+v, %s", out, out.Output)
+		}
+	})
 	t.Run("stop and resume", func(t *testing.T) {
-		s := set(t)
+		s := set(t, "")
 		run := s.endless(t)
 		s.engine.Close()
 		s.pool.Close()
 		s.resumes(t, run)
 	})
 	t.Run("kill and resume", func(t *testing.T) {
-		s := set(t)
+		s := set(t, "")
 		s.cmd.Argv = []string{"/bin/sh", "-c", `echo $$ > ` + s.state + `/pid; exec "$0" "$@"`, path, "acp"}
 		run := s.endless(t)
 		b, err := os.ReadFile(filepath.Join(s.state, "pid"))
