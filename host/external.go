@@ -14,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent/acp"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/definition"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/model"
@@ -36,6 +37,7 @@ type outside struct {
 	acp.Command
 	endpoint string // of its model
 	own      bool   // of the user's file
+	ownTools bool   // it gets none of ours
 }
 
 // outsiders returns the external agents: the known ones, and those of the user's file, which replace them by name.
@@ -78,6 +80,7 @@ func (h *Host) outsiders() ([]outside, error) {
 //	  env: {LAB_PROFILE: work}
 //	  login: lab-agent login
 //	  endpoint: http://127.0.0.1:8080
+//	  tools: own
 func parseOutsiders(path string, b []byte) (out []outside, err error) {
 	var wrong []error
 	bad := func(line, col int, format string, args ...any) {
@@ -116,12 +119,16 @@ func parseOutsiders(path string, b []byte) (out []outside, err error) {
 				o.Login = text(f)
 			case "endpoint":
 				o.endpoint = text(f)
+			case "tools":
+				if o.ownTools = text(f) == ownTools; !o.ownTools {
+					bad(f.Value.Line, f.Value.Col, "tools: want %q, or nothing for those of Superstep", ownTools)
+				}
 			case "env":
 				for _, v := range f.Value.Fields {
 					o.Env = append(o.Env, v.Key+"="+v.Value.Text)
 				}
 			default:
-				bad(f.Line, f.Col, "an agent has no %q%s", f.Key, suggest.Hint(f.Key, []string{"command", "mode", "env", "login", "endpoint"}))
+				bad(f.Line, f.Col, "an agent has no %q%s", f.Key, suggest.Hint(f.Key, []string{"command", "mode", "env", "login", "endpoint", "tools"}))
 			}
 		}
 		if len(o.Argv) == 0 || o.Argv[0] == "" {
@@ -185,6 +192,18 @@ func (h *Host) ownModel(name string) (model.Model, error) {
 		return nil, NoModel(m.Name() + " is an agent and no model, and this workflow has agents of its own")
 	}
 	return m, err
+}
+
+// ownTools stands in place of tools where an external agent keeps its own.
+const ownTools = "own"
+
+// keepsTools reports whether an external agent works with its own tools, and gets none of ours.
+func (h *Host) keepsTools(name string, d *definition.Definition) bool {
+	if slices.Equal(d.Tools, []string{ownTools}) {
+		return true
+	}
+	all, err := h.outsiders()
+	return err == nil && slices.ContainsFunc(all, func(o outside) bool { return acp.Prefix+o.Name == name && o.ownTools })
 }
 
 // isExternal reports whether a model is an external agent, by its name.

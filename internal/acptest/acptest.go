@@ -152,6 +152,22 @@ func (a *Agent) Connect(opt *mcp.ClientOptions) (*mcp.ClientSession, error) {
 		&mcp.StreamableClientTransport{Endpoint: s.URL, HTTPClient: &http.Client{Transport: s}, DisableStandaloneSSE: true, MaxRetries: -1}, nil)
 }
 
+// Tools returns the names of the tools that the session's MCP server offers.
+func (a *Agent) Tools() (names []string) {
+	s, err := a.Connect(nil)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer func() { _ = s.Close() }()
+	for t, err := range s.Tools(context.Background(), nil) {
+		if err != nil {
+			return append(names, err.Error())
+		}
+		names = append(names, t.Name)
+	}
+	return names
+}
+
 // Call calls a tool of the session's MCP server, reports the call as opencode does, and returns its result in words.
 func (a *Agent) Call(id, name string, args any) string {
 	a.Update(map[string]any{"sessionUpdate": "tool_call", "toolCallId": id, "title": "superstep_" + name, "kind": "other", "status": "pending", "rawInput": map[string]any{}})
