@@ -79,7 +79,7 @@ func (r *run) runExternal(ctx context.Context) (_ *Outcome, err error) {
 	o := &outside{run: r, x: x, idle: true, granted: map[string]bool{}}
 	defer func() {
 		if x != nil && !errors.As(err, new(*journal.WaitError)) {
-			x.Leave(o.place(), o.session)
+			x.Leave(o.place(), o.session, err == nil)
 		}
 	}()
 	fresh, err := o.begin(ctx)

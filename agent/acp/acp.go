@@ -374,7 +374,7 @@ func (r *runner) Look(ctx context.Context, st *external.Step) (*external.Stepped
 }
 
 // Leave implements external.Agent.
-func (r *runner) Leave(place, id string) {
+func (r *runner) Leave(place, id string, done bool) {
 	r.pool.mu.Lock()
 	slots := make([]*slot, 0, len(r.pool.slots))
 	defer func() {
@@ -398,8 +398,9 @@ func (r *runner) Leave(place, id string) {
 			continue
 		}
 		if s := p.session(id); s != nil {
-			s.cancel()
-			s.shut()
+			if s.cancel(); done {
+				s.shut()
+			}
 		}
 	}
 }

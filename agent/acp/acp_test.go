@@ -133,7 +133,7 @@ func (s *stage) start(t *testing.T) (*superstep.Run, superstep.Outcome) {
 
 func wait(t *testing.T, run *superstep.Run) superstep.Outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	out, err := run.Wait(ctx)
 	if err != nil {

@@ -29,8 +29,8 @@ const opencodeConfig = `{"permission":{"task":"deny","edit":"ask","bash":"ask","
 
 // opencodeOurs denies the own tools of opencode but for its list of tasks, by name as well, since a user's word about one of them would outweigh "*". The
 // settings of a project could allow them again.
-const opencodeOurs = `{"*":"deny","bash":"deny","codesearch":"deny","edit":"deny","glob":"deny","grep":"deny","list":"deny","lsp":"deny","question":"deny",` +
-	`"read":"deny","skill":"deny","task":"deny","webfetch":"deny","websearch":"deny","todoread":"allow","todowrite":"allow","` + serverName + `_*":"allow"}`
+const opencodeOurs = `{"permission":{"*":"deny","bash":"deny","codesearch":"deny","edit":"deny","glob":"deny","grep":"deny","list":"deny","lsp":"deny","question":"deny",` +
+	`"read":"deny","skill":"deny","task":"deny","webfetch":"deny","websearch":"deny","todoread":"allow","todowrite":"allow","` + serverName + `_*":"allow"}}`
 
 // Known returns the agents that can be named without configuring them.
 func Known() []Command {
@@ -40,7 +40,7 @@ func Known() []Command {
 		{Name: "gemini", Argv: []string{"gemini", "--acp", "--model", "gemini-2.5-pro"}, Mode: "default", Login: "gemini", Asks: true},
 		{Name: "opencode", Argv: []string{"opencode", "acp"}, Login: "opencode auth login", Asks: true,
 			Env:      []string{opencodeVariable + "=" + opencodeConfig, "OPENCODE_DISABLE_AUTOUPDATE=1"},
-			withOurs: []string{"OPENCODE_PERMISSION=" + opencodeOurs, "OPENCODE_DISABLE_PROJECT_CONFIG=1"}},
+			withOurs: []string{opencodeVariable + "=" + opencodeOurs, "OPENCODE_DISABLE_PROJECT_CONFIG=1"}},
 		{Name: "qwen", Argv: []string{"qwen", "--acp"}, Mode: "default", Login: "qwen", Asks: true},
 	}
 }

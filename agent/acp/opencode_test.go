@@ -76,7 +76,7 @@ func words(w http.ResponseWriter, r *http.Request) {
 		}
 		slices.Sort(names)
 		say(strings.Join(names, " "))
-	case has("superstep_make") && results == 0 && strings.Contains(said, "ours"):
+	case has("superstep_make") && results == 0 && strings.Contains(said, "use both"):
 		for i, name := range []string{"look", "make"} {
 			send(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"call_%d","type":"function","function":{"name":"superstep_%s","arguments":"{\"at\":\"x\"}"}}]}`, i, i, name), "null")
 		}
@@ -108,7 +108,7 @@ var plays = map[string]struct{ prompt, answer, output, change string }{
 	"opencode-make":   {"make it", "once", "Ready, after 1 results.", "echo hi"},
 	"opencode-edit":   {"edit it", "once", "Ready, after 1 results.", "+2"},
 	"opencode-reject": {"edit it", "deny: leave it", "I left it.", "+2"},
-	"opencode-ours":   {"ours", "once", "Ready, after 2 results.", "x"},
+	"opencode-ours":   {"use both", "once", "Ready, after 2 results.", "x"},
 }
 
 // staged opens the stage for one of them: where the tools are ours, look is called freely, and make is asked about.
@@ -232,6 +232,20 @@ func TestOpencode(t *testing.T) {
 		if out := wait(t, run); string(out.Output) != `"superstep_look superstep_make superstep_meet todowrite"` {
 			t.Errorf("got %+v, %s", out, out.Output)
 		}
+	})
+	t.Run("ours, killed in a call", func(t *testing.T) {
+		s := set(t, "")
+		ours, made := equip(t, "", freely, s.killed)
+		s.tools, s.gate = ours.tools, ours.gate
+		s.cmd.Argv = []string{"/bin/sh", "-c", `echo start $$ >> ` + s.state + `/log; exec "$0" "$@"`, path, "acp"}
+		run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"use both"}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := wait(t, run); string(out.Output) != `"It goes on."` || made.Load() != 1 || len(s.logged("start")) != 2 {
+			t.Errorf("got %+v, %s; made %d, %q", out, out.Output, made.Load(), parts(s.fold(t, run.ID())))
+		}
+		s.replayed(t, run.ID())
 	})
 	t.Run("stop and resume", func(t *testing.T) {
 		s := set(t, "")

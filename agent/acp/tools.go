@@ -29,6 +29,7 @@ func (s *session) serve(ctx context.Context, tools *tool.Set) ([]any, error) {
 	if len(tools.Names()) == 0 || !s.p.http {
 		return []any{}, nil
 	}
+	s.p.shut() // it serves one place, and so none of its sessions is in use
 	var list []*tool.Tool
 	for _, t := range tools.Tools() {
 		shown := *t
@@ -82,10 +83,11 @@ func (s *session) shut() {
 // call hands a call to the run and waits for its result. An agent that has stopped waiting and calls again waits for the same call.
 func (s *session) call(ctx context.Context, name string, c *tool.Call) (string, error) {
 	s.mu.Lock()
-	if !s.busy {
+	if !s.busy || s.left {
 		s.mu.Unlock()
 		return "", errors.New("there is no task: tools may be called while a prompt is answered")
 	}
+	s.quiet = false
 	i := slices.IndexFunc(s.offers, func(o *offer) bool { return o.gone && o.call.Name == name && string(o.call.Args) == string(c.Args) })
 	if i < 0 {
 		i = len(s.offers)

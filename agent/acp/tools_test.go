@@ -35,6 +35,20 @@ var toolScripts = map[string]*acptest.Script{
 		return "end_turn"
 	}},
 	"makes": {Prompt: makes},
+	"makes two": {Prompt: func(a *acptest.Agent, text string) string {
+		n := len(a.Lines("heard number"))
+		n += strings.Count(text, "This call of yours was made")
+		for ; n < 2; n++ {
+			select {
+			case <-a.Cancelled():
+				return "cancelled"
+			default:
+			}
+			a.Log("heard " + a.Call(fmt.Sprintf("c%d", time.Now().UnixNano()), "make", map[string]string{}))
+		}
+		a.Say("Two are made.")
+		return "end_turn"
+	}},
 	"unknown tool": {Prompt: func(a *acptest.Agent, _ string) string {
 		a.Say(a.Call("c1", "run_workflow", map[string]string{}))
 		return "end_turn"
@@ -326,23 +340,28 @@ func TestOurToolsStrangers(t *testing.T) {
 	}
 }
 
-// At the budget's limit the run pauses, and the call is made once it has more.
+// At the budget's limit the run pauses. Once it has more, the agent hears of the call that was made, and the next one is made.
 func TestOurToolsBudget(t *testing.T) {
 	t.Parallel()
-	s, made := equip(t, "makes", freely, nil)
-	s.budget = &runlog.Budget{Turns: 1}
-	run, out := s.start(t)
-	if out.Status != runlog.Paused || made.Load() != 1 {
-		t.Fatalf("got %+v", out)
+	for limit, want := range map[runlog.Budget]int32{{Turns: 1}: 1, {Calls: 1}: 1} {
+		s, made := equip(t, "makes two", freely, nil)
+		s.budget = &limit
+		run, out := s.start(t)
+		if out.Status != runlog.Paused || made.Load() != want {
+			t.Fatalf("got %+v, made %d", out, made.Load())
+		}
+		again, err := s.engine.Resume(t.Context(), run.ID(), &superstep.ResumeOptions{Budget: &runlog.Budget{Turns: 9, Calls: 9}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out = wait(t, again); string(out.Output) != `"Two are made."` || made.Load() != 2 || len(s.logged("start")) != 1 {
+			t.Errorf("%+v: got %+v, %s; made %d; %q", limit, out, out.Output, made.Load(), acptest.Log(s.state))
+		}
+		if r := s.fold(t, run.ID()); r.Spent.Calls != 2 {
+			t.Errorf("spent %+v", r.Spent)
+		}
+		s.replayed(t, run.ID())
 	}
-	again, err := s.engine.Resume(t.Context(), run.ID(), &superstep.ResumeOptions{Budget: &runlog.Budget{Turns: 9}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out = wait(t, again); string(out.Output) != `"It is made."` || made.Load() != 1 {
-		t.Errorf("got %+v, %s; made %d; %q", out, out.Output, made.Load(), acptest.Log(s.state))
-	}
-	s.replayed(t, run.ID())
 }
 
 // The agent's own question about a call of ours is not the user's, who is asked by the run; a command is none of ours, whatever it is called.
@@ -429,15 +448,21 @@ func TestOurToolsAgentKilled(t *testing.T) {
 			break
 		}
 	}
-	// In the call, and so before it hears the result.
-	var s *stage
-	var made *atomic.Int32
-	s, made = equip(t, "makes", freely, func() { s.killed() })
-	run, out := s.start(t)
-	if string(out.Output) != `"It is made."` || made.Load() != 1 || len(s.logged("told number 1")) != 1 {
-		t.Errorf("got %+v; made %d; %q", out, made.Load(), acptest.Log(s.state))
+	// In the call, and so before it hears the result; also where it has said nothing yet.
+	for _, script := range []string{"makes", "makes two"} {
+		var s *stage
+		var made *atomic.Int32
+		s, made = equip(t, script, freely, func() {
+			if made.Load() == 0 {
+				s.killed()
+			}
+		})
+		run, out := s.start(t)
+		if want := int32(len(strings.Fields(script))); !strings.HasSuffix(string(out.Output), `made."`) || made.Load() != want || len(s.logged("start")) != 2 {
+			t.Errorf("got %+v; made %d; %q", out, made.Load(), acptest.Log(s.state))
+		}
+		s.replayed(t, run.ID())
 	}
-	s.replayed(t, run.ID())
 }
 
 // killedAt kills Superstep at an append, lets the run finish, and returns what users were asked after that. Over reports that there are fewer appends.

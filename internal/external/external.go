@@ -25,8 +25,9 @@ type Agent interface {
 	// Look opens the session of a step whose outcome is unknown, and returns the outcome if the session holds it, else nil. It changes nothing.
 	Look(ctx context.Context, s *Step) (*Stepped, error)
 
-	// Leave cancels what the agent is doing in a session, "" for none, and frees what the use of the agent at a place has taken.
-	Leave(place, session string)
+	// Leave cancels what the agent is doing in a session, "" for none, and frees what the use of the agent at a place has taken. Done reports that it
+	// does not come back.
+	Leave(place, session string, done bool)
 }
 
 // A Step is what the loop asks for. In the log it is the input of the step's effect, without the fields that only this process needs.
