@@ -43,11 +43,13 @@ func (s *session) serve(ctx context.Context, tools *tool.Set) ([]any, error) {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var servers []any
-	ready, ended := make(chan struct{}), make(chan error, 1)
+	ready, ended := make(chan struct{}), make(chan struct{})
+	var failed error
 	go func() {
+		defer close(ended)
 		defer cancel()
 		opt := &mcp.ServeOptions{Gate: func(context.Context, *tool.Tool, *tool.Call) error { return nil }} // the run decides
-		ended <- mcp.ListenAndServe(ctx, "127.0.0.1:0", set, opt, func(url, token string) error {
+		failed = mcp.ListenAndServe(ctx, "127.0.0.1:0", set, opt, func(url, token string) error {
 			servers = []any{map[string]any{"type": "http", "name": serverName, "url": url,
 				"headers": []any{map[string]string{"name": "Authorization", "value": "Bearer " + token}}}}
 			close(ready)
@@ -56,8 +58,8 @@ func (s *session) serve(ctx context.Context, tools *tool.Set) ([]any, error) {
 	}()
 	select {
 	case <-ready:
-	case err := <-ended:
-		return nil, fmt.Errorf("offering tools to %s: %w", s.p.cmd.Name, err)
+	case <-ended:
+		return nil, fmt.Errorf("offering tools to %s: %w", s.p.cmd.Name, failed)
 	}
 	go func() {
 		select {
@@ -66,7 +68,7 @@ func (s *session) serve(ctx context.Context, tools *tool.Set) ([]any, error) {
 		case <-ctx.Done():
 		}
 	}()
-	s.tools, s.close = set, func() { cancel(); <-ended; ended <- nil }
+	s.tools, s.close = set, func() { cancel(); <-ended }
 	return servers, nil
 }
 

@@ -215,10 +215,7 @@ func (vs *visits) pass(line []byte) (shown, passed []byte) {
 	if err != nil || len(s.Headers) == 0 {
 		return line, line
 	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.FlushInterval = -1
-	direct := proxy.Director
-	proxy.Director = func(r *http.Request) { direct(r); r.Host = target.Host }
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	at := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // ends with the process
 		v := visit{N: int(vs.n.Add(1)), Method: r.Method, Header: http.Header{}}
 		body, _ := io.ReadAll(r.Body)
