@@ -136,32 +136,30 @@ func (pool *Pool) slot(key string, ours bool, st *external.Step) (*slot, error) 
 	if pool.closed {
 		return nil, errors.New("no agents are started any more")
 	}
-	var free *slot
-	for n := 0; ; n++ {
-		at := key
-		if ours {
-			at = fmt.Sprintf("%s our tools %d", key, n)
-		}
+	at, free := key, ""
+	for n := 0; ours; n++ {
+		at = fmt.Sprintf("%s, our tools %d", key, n)
 		sl := pool.slots[at]
-		switch {
-		case sl != nil && (!ours || sl.user == st.Place):
+		if sl != nil && sl.user == st.Place {
 			return sl, nil
-		case sl != nil && sl.user != "":
-			continue
-		case sl != nil && free == nil:
-			free = sl
-			continue
-		case sl != nil:
-			continue
-		case free == nil:
-			free = &slot{}
-			pool.slots[at] = free
 		}
-		if ours {
-			free.user = st.Place
+		if free == "" && (sl == nil || sl.user == "") {
+			free = at
 		}
-		return free, nil
+		if sl == nil {
+			at = free
+			break
+		}
 	}
+	sl := pool.slots[at]
+	if sl == nil {
+		sl = &slot{}
+		pool.slots[at] = sl
+	}
+	if ours {
+		sl.user = st.Place
+	}
+	return sl, nil
 }
 
 // said shows a message with the seconds that something takes, until the function it returns is called.

@@ -488,25 +488,28 @@ func (s *session) look(st *external.Step) *external.Stepped {
 	if !found {
 		return nil
 	}
+	last, from, made := "", 0, 0 // what came before the last calls is recorded
 	if n := len(st.Known); n > 0 {
-		i := slices.IndexFunc(rest, func(e event) bool { return e.kind == eventCall && e.call.id == st.Known[n-1] })
-		if i < 0 {
-			return nil
-		}
-		rest = rest[i+1:]
+		last = st.Known[n-1]
 	}
-	made := 0
 	for i, e := range rest {
-		if e.kind == eventCall && e.call.ours != "" {
-			if made++; made == st.Past { // what was said before it is recorded
-				rest = rest[i+1:]
-				break
-			}
+		if e.kind != eventCall {
+			continue
+		}
+		if e.call.ours != "" {
+			made++
+		}
+		if e.call.id == last || e.call.ours != "" && made <= st.Past {
+			from = i + 1
+		}
+		if e.call.id == last {
+			last = ""
 		}
 	}
-	if made < st.Past { // and so nothing came after it
-		rest = nil
+	if last != "" {
+		return nil
 	}
+	rest = rest[from:]
 	for _, id := range st.Open {
 		if c := s.calls[id]; c == nil || !c.ended {
 			return nil
@@ -520,7 +523,9 @@ func (s *session) look(st *external.Step) *external.Stepped {
 	for _, e := range rest {
 		switch {
 		case e.kind == eventText || e.kind == eventThought:
-			say(out, e, nil)
+			if made >= st.Past { // else it does not hold the last of them, and this was said before
+				say(out, e, nil)
+			}
 		case e.call != nil && e.call.ours != "": // what was not recorded of it has not been performed
 		case e.kind == eventCall && !e.call.ended:
 			return nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/superstep-dev/superstep/internal/external"
 	"github.com/superstep-dev/superstep/tool"
@@ -151,11 +150,8 @@ func (s *session) ours(c *call) string {
 		return ""
 	}
 	for _, name := range s.tools.Names() {
-		for _, title := range []string{serverName + "_" + name, "mcp__" + serverName + "__" + name, "Tool: " + serverName + "/" + name,
-			name + " (" + serverName + " MCP Server)"} {
-			if strings.TrimSpace(c.title) == title {
-				return name
-			}
+		if c.title == serverName+"_"+name || c.title == "mcp__"+serverName+"__"+name {
+			return name
 		}
 	}
 	return ""
