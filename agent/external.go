@@ -57,7 +57,7 @@ type outside struct {
 	decided []external.Answer // the answers that the last step was given
 	open    []*outsideCall
 	returns []*outsideCall  // calls of our tools, whose results the next step gets
-	given   []*outsideCall  // and those that the last step got
+	given   []*outsideCall  // and those whose results it got, and said and called nothing since
 	past    int             // the number of calls of our tools since the prompt
 	known   []string        // the IDs of all other calls since the prompt
 	granted map[string]bool // calls that were allowed once and then interrupted, by their hashes
@@ -262,7 +262,7 @@ func (o *outside) remember(said model.Message, calls []*outsideCall) {
 // step is one step of the agent, or its recorded outcome.
 func (o *outside) step(ctx context.Context, key, kind string) (*external.Stepped, error) {
 	if o.prompt != "" {
-		o.marked, o.known, o.refused, o.said, o.past = o.marker(key), nil, "", false, 0
+		o.marked, o.known, o.given, o.refused, o.said, o.past = o.marker(key), nil, nil, "", false, 0
 	}
 	s := &external.Step{Session: o.session, Prompt: o.prompt, Mark: o.marked, Answers: o.answers, Agent: o.Name, Known: slices.Clone(o.known), Past: o.past}
 	for _, c := range o.open {
@@ -271,7 +271,7 @@ func (o *outside) step(ctx context.Context, key, kind string) (*external.Stepped
 	for _, c := range o.returns {
 		s.Made, s.Results = append(s.Made, c.ID), append(s.Results, external.Result{Call: c.ID, Text: c.done.Text, Error: c.done.Error})
 	}
-	o.prompt, o.answers, o.given, o.returns = "", nil, o.returns, nil
+	o.prompt, o.answers, o.given, o.returns = "", nil, append(o.given, o.returns...), nil
 	hash, err := journal.Hash(s)
 	if err != nil {
 		return nil, err
@@ -376,6 +376,9 @@ func (o *outside) take(ctx context.Context, turn int, key string, out *external.
 	}
 	if out.Lost || out.Done {
 		return calls, o.interrupted(ctx, out)
+	}
+	if len(out.Calls) > 0 || len(out.Message.Parts) > 0 {
+		o.given = nil
 	}
 	err := o.permitAll(ctx, out.Asks)
 	if err != nil && !journal.Waits(err) {

@@ -84,6 +84,7 @@ func (s *session) shut() {
 // call hands a call to the run and waits for its result. An agent that has stopped waiting and calls again waits for the same call.
 func (s *session) call(ctx context.Context, name string, c *tool.Call) (string, error) {
 	s.mu.Lock()
+	s.heard[name]++
 	if !s.busy || s.left {
 		s.mu.Unlock()
 		return "", errors.New("there is no task: tools may be called while a prompt is answered")
@@ -96,7 +97,6 @@ func (s *session) call(ctx context.Context, name string, c *tool.Call) (string, 
 	}
 	o := s.offers[i]
 	o.gone = false
-	s.heard[name]++
 	s.stir()
 	s.mu.Unlock()
 	select {
