@@ -20,7 +20,7 @@ import (
 )
 
 // redirected opens the command with the workflows of tests on a terminal, behind a shell that redirects its standard output into a file.
-func redirected(t *testing.T, env []string, file, command string) *console {
+func redirected(t *testing.T, env []string, file, command string) *terminalTest {
 	t.Helper()
 	return openCommand(t, "", 100, 30, append([]string{"PATH=" + os.Getenv("PATH")}, env...), "sh", "-c", command+" >"+file)
 }

@@ -24,6 +24,16 @@ func (r *running) addDetach(cmd *cobra.Command) {
 	acts(cmd, detach.Flag, detach.Hidden)
 }
 
+// runID is the hidden flag with the ID of a new run.
+const runID = "run-id"
+
+// addID adds that flag.
+func (r *running) addID(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.id, runID, "", "")
+	cmd.Flags().Lookup(runID).Hidden = true
+	acts(cmd, runID)
+}
+
 // startDetached starts this command again in a separate process, and prints the ID of its run.
 func (a *app) startDetached(ctx context.Context, r *running) error {
 	if !a.kept() {

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// console is a command on a terminal of its own.
-type console struct {
+// terminalTest is a command on a terminal of its own.
+type terminalTest struct {
 	t      *testing.T
 	master *os.File
 	cmd    *exec.Cmd
@@ -31,18 +31,18 @@ type console struct {
 	seen strings.Builder
 }
 
-func open(t *testing.T, width, height uint16, env []string, args ...string) *console {
+func open(t *testing.T, width, height uint16, env []string, args ...string) *terminalTest {
 	t.Helper()
 	return openIn(t, "", width, height, env, args...)
 }
 
 // openIn is open in a folder, "" for this one.
-func openIn(t *testing.T, dir string, width, height uint16, env []string, args ...string) *console {
+func openIn(t *testing.T, dir string, width, height uint16, env []string, args ...string) *terminalTest {
 	t.Helper()
 	return openCommand(t, dir, width, height, env, "superstep", args...)
 }
 
-func openCommand(t *testing.T, dir string, width, height uint16, env []string, name string, args ...string) *console {
+func openCommand(t *testing.T, dir string, width, height uint16, env []string, name string, args ...string) *terminalTest {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -66,7 +66,7 @@ func openCommand(t *testing.T, dir string, width, height uint16, env []string, n
 		t.Fatal(err)
 	}
 	defer slave.Close()
-	c := &console{t: t, master: master, done: make(chan struct{})}
+	c := &terminalTest{t: t, master: master, done: make(chan struct{})}
 	c.resize(width, height)
 	c.cmd = exec.Command(path, args...)
 	c.cmd.Dir = dir
@@ -92,20 +92,20 @@ func openCommand(t *testing.T, dir string, width, height uint16, env []string, n
 	return c
 }
 
-func (c *console) resize(width, height uint16) {
+func (c *terminalTest) resize(width, height uint16) {
 	if err := unix.IoctlSetWinsize(int(c.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: height, Col: width}); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-func (c *console) screen() string {
+func (c *terminalTest) screen() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.seen.String()
 }
 
 // until waits for text on the terminal.
-func (c *console) until(text string) {
+func (c *terminalTest) until(text string) {
 	c.t.Helper()
 	for end := time.Now().Add(20 * time.Second); !strings.Contains(c.screen(), text); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -115,7 +115,7 @@ func (c *console) until(text string) {
 }
 
 // untilAfter waits for text on the terminal behind the last of another.
-func (c *console) untilAfter(mark, text string) {
+func (c *terminalTest) untilAfter(mark, text string) {
 	c.t.Helper()
 	c.until(mark)
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -130,7 +130,7 @@ func (c *console) untilAfter(mark, text string) {
 }
 
 // untilFrom waits for text on the terminal behind so many bytes of what was written there.
-func (c *console) untilFrom(n int, text string) {
+func (c *terminalTest) untilFrom(n int, text string) {
 	c.t.Helper()
 	for end := time.Now().Add(20 * time.Second); !strings.Contains(c.screen()[n:], text); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -139,14 +139,14 @@ func (c *console) untilFrom(n int, text string) {
 	}
 }
 
-func (c *console) typed(text string) {
+func (c *terminalTest) typed(text string) {
 	if _, err := io.WriteString(c.master, text); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
 // exit waits for the end and gives the exit code.
-func (c *console) exit() int {
+func (c *terminalTest) exit() int {
 	c.t.Helper()
 	late := time.AfterFunc(time.Minute, func() { _ = c.cmd.Process.Kill() }) // it waits for what never comes
 	defer late.Stop()

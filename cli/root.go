@@ -135,7 +135,7 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 		root.AddCommand(demoCommand(a))
 	}
 	root.AddCommand(run, runsCommand(a), workflowsCommand(a), agentsCommand(a), toolsCommand(a), skillsCommand(a), modelsCommand(a),
-		trustCommand(a), permissionsCommand(a), sandboxCommand(a), serveCommand(a), workerCommand(a), configCommand(a), doctorCommand(a), versionCommand(a),
+		trustCommand(a), permissionsCommand(a), sandboxCommand(a), consoleCommand(a), serveCommand(a), workerCommand(a), configCommand(a), doctorCommand(a), versionCommand(a),
 		completionCommand(a), manCommand(a))
 	group(root)
 	prepareRun(a, root, run)

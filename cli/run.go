@@ -45,6 +45,7 @@ type running struct {
 	leave      leave
 	detach     bool   // execute it in a process of its own
 	detached   string // this is that process; see detach.Hidden
+	id         string // of a new run, "" for any
 }
 
 func (r *running) add(f *pflag.FlagSet) {
@@ -177,6 +178,7 @@ func newRunCommand(a *app) *cobra.Command {
 	}
 	r.add(cmd.Flags())
 	r.addDetach(cmd)
+	r.addID(cmd)
 	cmd.Flags().BoolVar(&r.plan, "plan", false, "only say what would be done: steps, agents, tools, and what it costs at most; nothing runs")
 	acts(cmd, "plan")
 	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or "+
@@ -293,7 +295,7 @@ func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.G
 	return executeRun(ctx, a, &job{
 		engine: engine, flags: r, answers: ans,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
-			return engine.Start(ctx, name, inputs, &superstep.StartOptions{Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
+			return engine.Start(ctx, name, inputs, &superstep.StartOptions{ID: r.id, Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
 		},
 	})
 }

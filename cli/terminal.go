@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/console"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/detach"
@@ -147,14 +148,14 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 		if _, err := b.host().Find(s.Workflow); err != nil { // the name may come from a log, and "run" takes files and flags, too
 			return "", err
 		}
-		args = []string{"run", s.Workflow}
+		args = []string{"run", s.Workflow, "--" + runID + "=" + s.ID}
 	}
 	if s.Model != "" && s.Run == "" {
 		args = append(args, "--model="+s.Model)
 	}
 	dir := filepath.Join(b.host().DataDir(), "live")
 	if inputs != nil {
-		file, err := private(dir, inputs) // no command line has them: every user may read those
+		file, err := private(dir, "inputs-*.json", inputs) // no command line has them: every user may read those
 		if err != nil {
 			return "", err
 		}
@@ -180,11 +181,11 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 }
 
 // private writes a file that only this user can read.
-func private(dir string, data []byte) (string, error) {
+func private(dir, name string, data []byte) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	f, err := os.CreateTemp(dir, "inputs-*.json")
+	f, err := os.CreateTemp(dir, name)
 	if err != nil {
 		return "", err
 	}
@@ -263,4 +264,10 @@ func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, 
 		return out.String(), fmt.Errorf("%s", cmp.Or(strings.TrimPrefix(strings.TrimSpace(problem.String()), "error: "), err.Error()))
 	}
 	return out.String(), nil
+}
+
+// console starts a run for the console, as Start does for the terminal.
+func (b *terminalBackend) console(ctx context.Context, s *console.Start) (string, error) {
+	start := tui.Start(*s)
+	return b.Start(ctx, &start)
 }

@@ -28,7 +28,7 @@ func TestTerminalStartNames(t *testing.T) {
 func TestTerminalPrivate(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "live")
-	name, err := private(dir, []byte("{}"))
+	name, err := private(dir, "inputs-*.json", []byte("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func TestImportedOnTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(theirs, "run.jsonl")
-	in := func(folder string, args ...string) *console {
+	in := func(folder string, args ...string) *terminalTest {
 		t.Helper()
 		t.Chdir(folder)
 		return open(t, 100, 40, []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "SUPERSTEP_DATA_DIR=" + filepath.Join(home, filepath.Base(folder))}, args...)

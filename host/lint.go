@@ -164,3 +164,12 @@ func ValidateSkills(dirs ...string) ([]Report, error) {
 	}
 	return out, nil
 }
+
+// LintText checks the text of a recipe that is in no file yet.
+func (h *Host) LintText(file string, text []byte) (recipe.Problems, error) {
+	p, err := h.project()
+	if err != nil {
+		return nil, err
+	}
+	return p.checkText(file, text), nil
+}

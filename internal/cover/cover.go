@@ -214,7 +214,14 @@ func (c *Cover) File(dir, text, family string) error {
 			return err
 		}
 	}
-	if _, in := c.relative(beside); err == nil && in {
+	if at, in := c.relative(filepath.Join(beside, filepath.Base(path))); err == nil && in {
+		if info, err := os.Stat(real); !ok && err == nil && info.Size() <= maxNamed { // a link that leads outside
+			sum, err := c.sum(real, info)
+			if err != nil {
+				return err
+			}
+			c.Files[at] = fmt.Sprintf("outside %q %s", real, sum)
+		}
 		return c.around(beside, family)
 	}
 	return nil

@@ -40,6 +40,12 @@ func Command(ctx context.Context, env []string, name string, args ...string) *ex
 // Command.
 func Mark() string { return mark + "=" + rand.Text() }
 
+// Inside reports whether a process with this environment was started by a command of an agent, or by what such a command started.
+func Inside(environ []string) bool {
+	_, inside := Variable(environ, mark)
+	return inside
+}
+
 // Terminate asks the process group to exit.
 func Terminate(p *os.Process) { _ = terminate(p) } // it may have ended
 

@@ -33,6 +33,7 @@ func (r *Run) task(path string, step int, at time.Time) *Task {
 		at = r.began // records say when work is done; it began with its superstep, unless something says better
 	}
 	t.Time.start(at)
+	t.Began = at
 	if r.Time.since.IsZero() && r.asking > 0 && now.After(r.idle) && !r.idle.IsZero() { // it worked while others waited, and nobody had said so
 		r.Time.spent += now.Sub(r.idle)
 		r.idle = now
@@ -132,7 +133,7 @@ func (r *Run) begins(rec *runlog.Record) *Task {
 	fresh := r.paths[rec.Path] == nil
 	t := r.work(rec.Path, -1, rec.Time)
 	if fresh {
-		t.Time = Span{since: rec.Time}
+		t.Time, t.Began = Span{since: rec.Time}, rec.Time
 	}
 	return t
 }
@@ -142,6 +143,7 @@ func (r *Run) end(t *Task, s State, at time.Time) {
 	t.Queued, t.RetryAt = false, time.Time{}
 	t.hush()
 	t.Time.stop(at)
+	t.Left = at
 	if r.abort(t, at); t.Ended() {
 		r.retire(t)
 	}
@@ -176,6 +178,9 @@ func (r *Run) remove(t *Task, u *Tool) {
 // took sets the execution time to the recorded one after an execution or an attempt has ended.
 func (r *Run) took(t *Task, ms int64) {
 	if r.timed {
+		if began := t.Left.Add(-time.Duration(ms) * time.Millisecond); t.stored == 0 && began.After(t.Began) {
+			t.Began = began
+		}
 		t.stored += time.Duration(ms) * time.Millisecond
 		t.Time = Span{spent: t.stored}
 	}

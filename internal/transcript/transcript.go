@@ -169,6 +169,8 @@ type Task struct {
 	Dropped  int    // parts that are not kept any more, see Run.Window
 	Todos    []Todo // the plan of its agent, as of its last call of the tool todo
 	Time     Span
+	Began    time.Time // about: with its superstep, where the log does not say better
+	Left     time.Time // when it ended, or last began to wait; zero before that
 	Progress *Progress // of something long that it is at, nil for nothing
 
 	load    load  // its own, as it is counted

@@ -40,6 +40,12 @@ func card(c *runlog.QuestionCall, pal Palette, fold int) (lines []string, folded
 	return lines, folded
 }
 
+// Card describes a permission request in full, without style.
+func Card(c *runlog.QuestionCall) string {
+	lines, _ := card(c, Usual, 0)
+	return transcript.Clean(strings.Join(lines, "\n"))
+}
+
 // content returns the full action of a call, without style, and what has to be said about it.
 func content(c *runlog.QuestionCall, pal Palette) (body, notes []string) {
 	full := func(text string) {

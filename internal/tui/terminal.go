@@ -42,6 +42,7 @@ type Backend interface {
 // A Start names what to execute: a new run of a workflow, or a run to resume.
 type Start struct {
 	Workflow string          // of a new run
+	ID       string          // of a new run, "" for any; see superstep.StartOptions
 	Inputs   json.RawMessage // of a new run: an object
 	Run      string          // to resume, or to continue with Message
 	Message  string          // the next message of the conversation of Run

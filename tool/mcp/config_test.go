@@ -263,6 +263,18 @@ func TestDigest(t *testing.T) {
 			write(t, filepath.Join(project, f), "one")
 		}
 	}
+	outside := filepath.Join(t.TempDir(), "outside.js")
+	write(t, outside, "one")
+	if err := os.Symlink(outside, filepath.Join(project, "linked")); err != nil {
+		t.Fatal(err)
+	}
+	s = base()
+	s.Args = []string{"./linked"}
+	linked := digest(s)
+	write(t, outside, "two")
+	if digest(s) == linked {
+		t.Error("what a link leads to outside of the project does not count")
+	}
 	write(t, filepath.Join(project, "else.js"), "two")
 	if digest(base()) == first {
 		t.Error("code beside what is named does not count")

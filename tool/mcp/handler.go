@@ -27,10 +27,10 @@ const (
 // A Handler serves tools by streamable HTTP. Every request, whatever its path and method, needs the
 // token, an allowed host, and an allowed origin or none. This check cannot be turned off.
 type Handler struct {
-	o             ServeOptions
-	token         string
-	plain, stream http.Handler
-	slots         chan struct{}
+	o     ServeOptions
+	token string
+	inner http.Handler
+	slots chan struct{}
 }
 
 // NewHandler creates a handler with a new token. Calls end with their request. The server that it
@@ -41,12 +41,13 @@ func NewHandler(tools *tool.Set, opts *ServeOptions) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	answers := func(json bool) http.Handler { // without sessions there is nothing to hijack and nothing to clean up
-		return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{
-			Stateless: true, JSONResponse: json, MaxRequestBodyBytes: maxRequest,
-		})
-	}
-	return &Handler{o: o, token: rand.Text() + rand.Text(), slots: make(chan struct{}, maxRequests), plain: answers(true), stream: answers(false)}, nil
+	return &Handler{
+		o: o, token: rand.Text() + rand.Text(), slots: make(chan struct{}, maxRequests),
+		// Without sessions there is nothing to hijack and nothing to clean up.
+		inner: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{
+			Stateless: true, MaxRequestBodyBytes: maxRequest,
+		}),
+	}, nil
 }
 
 // Token returns what clients send as "Authorization: Bearer TOKEN". It is a secret.
@@ -88,18 +89,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
 		return
 	}
-	inner := h.plain
-	if r.Method == http.MethodPost {
-		data, ok := checkBody(w, r)
-		if !ok {
-			return
-		}
-		if bytes.Contains(data, []byte(`"progressToken"`)) { // progress comes before the answer; who does not want it gets a stream of one
-			inner = h.stream
-		}
+	if r.Method == http.MethodPost && !checkBody(w, r) {
+		return
 	}
 	ctx := context.WithValue(r.Context(), requestKey{}, r.Context())
-	inner.ServeHTTP(w, r.WithContext(ctx))
+	h.inner.ServeHTTP(w, r.WithContext(ctx))
 }
 
 func (h *Handler) authorized(values []string) bool {
@@ -112,10 +106,10 @@ func (h *Handler) authorized(values []string) bool {
 }
 
 // checkBody reads a request's message before the SDK does, and answers refused requests itself.
-func checkBody(w http.ResponseWriter, r *http.Request) (data []byte, ok bool) {
+func checkBody(w http.ResponseWriter, r *http.Request) bool {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
-		return nil, false
+		return false
 	}
 	slow := http.NewResponseController(w)
 	_ = slow.SetReadDeadline(time.Now().Add(30 * time.Second)) // a recorder has none
@@ -125,15 +119,15 @@ func checkBody(w http.ResponseWriter, r *http.Request) (data []byte, ok bool) {
 	switch {
 	case errors.As(err, &large):
 		http.Error(w, "the body is over 1 MiB", http.StatusRequestEntityTooLarge)
-		return nil, false
+		return false
 	case err != nil:
 		http.Error(w, "the body cannot be read", http.StatusBadRequest)
-		return nil, false
+		return false
 	}
 	if wire := checkMessage(data); wire != nil {
 		http.Error(w, "the client "+wire.what, http.StatusBadRequest)
-		return nil, false
+		return false
 	}
 	r.Body = io.NopCloser(bytes.NewReader(data))
-	return data, true
+	return true
 }

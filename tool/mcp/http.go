@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/elicit"
 )
 
 // A guard restricts the traffic with a server: to one origin, which alone receives the configured
@@ -54,6 +55,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	for k, v := range g.headers {
 		req.Header.Set(k, v)
 	}
+	req.Header.Set(elicit.Agent, "1")
 	late := false
 	var timer *time.Timer
 	if req.Method == http.MethodGet && g.listen > 0 {

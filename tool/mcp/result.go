@@ -82,19 +82,18 @@ func resource(r *sdk.ResourceContents) (string, bool) {
 }
 
 func link(l *sdk.ResourceLink) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "[link to the resource %s", oneLine(l.URI, 300))
-	for _, more := range []string{l.Name, l.Title, l.MIMEType} {
-		if more = oneLine(more, 100); more != "" {
-			b.WriteString(", " + more)
+	text := "[link to the resource " + oneLine(l.URI, 300)
+	more := []string{l.Name, l.Title, l.MIMEType}
+	if l.Size != nil {
+		more = append(more, size(*l.Size))
+	}
+	for _, m := range more {
+		if m = oneLine(m, 100); m != "" {
+			text += ", " + m
 		}
 	}
-	if l.Size != nil {
-		b.WriteString(", " + size(*l.Size))
-	}
 	if d := oneLine(l.Description, 300); d != "" {
-		b.WriteString(": " + d)
+		text += ": " + d
 	}
-	b.WriteString("]")
-	return b.String()
+	return text + "]"
 }

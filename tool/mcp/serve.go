@@ -9,13 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/elicit"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -27,9 +26,13 @@ type ServeOptions struct {
 	Version      string // defaults to "0"
 	Instructions string // for the models of clients; defaults to none
 	// Gate decides on a call before it is made; an error refuses the call and is shown to the
-	// client. The arguments of the call may not fit the tool. If nil, every tool that is not pure
-	// is refused, since no user can be asked.
+	// client. The arguments of the call may not fit the tool. If the error has a method
+	// Question() string and the client can ask its user, that user decides: the call happens if the
+	// user accepts the question, which must hold all that there is to decide on. Gate is called again then. If nil, every
+	// tool that is not pure is refused.
 	Gate func(ctx context.Context, t *tool.Tool, c *tool.Call) error
+	// Extend adds tools and resources to the server before any client connects. It may be nil.
+	Extend func(server *sdk.Server)
 
 	// Hosts are the values of the header Host that NewHandler answers to, such as "127.0.0.1:7777",
 	// exactly. If empty, no request is answered.
@@ -65,7 +68,7 @@ func (o *ServeOptions) defaults() ServeOptions {
 
 // Serve is an MCP server with the tools of a set, for one client, by line over in and out; a
 // process hands over its standard input and output, and writes nothing else to the latter. It
-// returns nil at the end of in, and the cause of ctx when that ends, closing in if it can; a read
+// returns nil at the end of in, at most five seconds after it, and the cause of ctx when that ends, closing in if it can; a read
 // that continues nevertheless, such as one from a terminal, is abandoned.
 func Serve(ctx context.Context, tools *tool.Set, in io.Reader, out io.Writer, opts *ServeOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -74,17 +77,18 @@ func Serve(ctx context.Context, tools *tool.Set, in io.Reader, out io.Writer, op
 	if err != nil {
 		return err
 	}
-	stopped := make(chan struct{})
-	var once sync.Once
-	lines := newLines(in, out, func() {
-		once.Do(func() {
-			close(stopped)
-			if c, ok := in.(io.Closer); ok {
-				_ = c.Close() // to end a read; there is nothing to lose
-			}
-		})
+	read, fed := io.Pipe()
+	go func() {
+		_, err := io.Copy(fed, in)
+		fed.CloseWithError(err)
+	}()
+	lines := newLines(read, out, func() {
+		_ = read.Close()
+		if c, ok := in.(io.Closer); ok {
+			_ = c.Close() // to end a read; there is nothing to lose
+		}
 	})
-	session, err := server.Connect(ctx, interruptible{lines, stopped}, nil)
+	session, err := server.Connect(ctx, lines, nil)
 	if err != nil {
 		return err
 	}
@@ -95,9 +99,12 @@ func Serve(ctx context.Context, tools *tool.Set, in io.Reader, out io.Writer, op
 	}()
 	select {
 	case <-done:
+	case <-lines.eof:
 	case <-ctx.Done():
 		lines.stop()
-		<-done
+	}
+	if waitFor(done, 5*time.Second); !ended(done) {
+		lines.fault.set(&wireError{what: "does not read what it is sent"})
 	}
 	if wire := lines.fault.get(); wire != nil {
 		return fmt.Errorf("the client %w", wire)
@@ -110,11 +117,12 @@ func Serve(ctx context.Context, tools *tool.Set, in io.Reader, out io.Writer, op
 
 // newServer returns the tools of a set as a server of the SDK. Calls end with ctx.
 func newServer(ctx context.Context, tools *tool.Set, o ServeOptions) (*sdk.Server, error) {
-	server := sdk.NewServer(&sdk.Implementation{Name: o.Name, Version: o.Version}, &sdk.ServerOptions{
-		Instructions: o.Instructions,
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
-	})
-	slots := make(chan struct{}, maxCalls)
+	can := &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}
+	if o.Extend != nil {
+		can.Resources = &sdk.ResourceCapabilities{}
+	}
+	server := sdk.NewServer(&sdk.Implementation{Name: o.Name, Version: o.Version}, &sdk.ServerOptions{Instructions: o.Instructions, Capabilities: can})
+	slots, asker := make(chan struct{}, maxCalls), new(elicit.Asker)
 	var errs []error
 	for _, t := range tools.Tools() {
 		schema, err := json.Marshal(t.Input)
@@ -144,8 +152,15 @@ func newServer(ctx context.Context, tools *tool.Set, o ServeOptions) (*sdk.Serve
 			}
 			defer func() { <-slots }()
 			defer o.keepAlive(call, req)()
-			return serveCall(call, tools, t, o.Gate, req.Params.Arguments), nil
+			c := &tool.Call{ID: rand.Text(), Key: rand.Text(), Args: req.Params.Arguments}
+			if refused := permit(call, asker, req, o.Gate, t, c); refused != nil {
+				return refused, nil
+			}
+			return serveCall(call, tools, t, c), nil
 		})
+	}
+	if o.Extend != nil {
+		o.Extend(server)
 	}
 	return server, errors.Join(errs...)
 }
@@ -182,12 +197,33 @@ func annotations(e tool.Effect) *sdk.ToolAnnotations {
 	return &sdk.ToolAnnotations{ReadOnlyHint: !changes, IdempotentHint: e == tool.Pure || e == tool.Idempotent, DestructiveHint: &changes}
 }
 
-func serveCall(ctx context.Context, tools *tool.Set, t *tool.Tool, gate func(context.Context, *tool.Tool, *tool.Call) error,
-	args json.RawMessage) *sdk.CallToolResult {
-	c := &tool.Call{ID: rand.Text(), Key: rand.Text(), Args: args}
-	if err := permitted(ctx, gate, t, c); err != nil {
-		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: clean.Text("refused: " + err.Error())}}}
+// permit asks the gate about a call, and the client's user if the gate says so. The result is nil if the call may happen.
+func permit(ctx context.Context, asker *elicit.Asker, req *sdk.CallToolRequest, gate func(context.Context, *tool.Tool, *tool.Call) error,
+	t *tool.Tool, c *tool.Call) *sdk.CallToolResult {
+	err := permitted(ctx, gate, t, c)
+	if ask, ok := errors.AsType[interface {
+		error
+		Question() string
+	}](err); ok && elicit.Can(req) {
+		text := clean.Text(ask.Question())
+		answer, again, failed := asker.Ask(ctx, req, fmt.Sprintf("%q %q %q", t.Name, c.Args, text), &sdk.ElicitParams{Message: text})
+		switch {
+		case again != nil:
+			return again
+		case failed == nil && answer.Action == "accept":
+			c.Permitted = true
+			return nil
+		case failed == nil:
+			err = errors.New("the user did not allow it")
+		}
 	}
+	if err == nil {
+		return nil
+	}
+	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: clean.Text("refused: " + err.Error())}}}
+}
+
+func serveCall(ctx context.Context, tools *tool.Set, t *tool.Tool, c *tool.Call) *sdk.CallToolResult {
 	r := tools.Call(ctx, t.Name, c)
 	out := &sdk.CallToolResult{IsError: r.Error, Content: []sdk.Content{&sdk.TextContent{Text: r.Text}}}
 	if text := bytes.TrimSpace([]byte(r.Text)); !r.Error && t.Output != nil && bytes.HasPrefix(text, []byte("{")) && json.Valid(text) {
@@ -204,32 +240,4 @@ func permitted(ctx context.Context, gate func(context.Context, *tool.Tool, *tool
 		}
 	}()
 	return gate(ctx, t, c)
-}
-
-// An interruptible is lines over a reader that may not end when it is closed, as a terminal's.
-type interruptible struct {
-	*lines
-	stopped <-chan struct{}
-}
-
-// Connect implements the interface of transports.
-func (e interruptible) Connect(context.Context) (sdk.Connection, error) { return e, nil }
-
-// Read returns when the connection is closed, even if the reader blocks.
-func (e interruptible) Read(ctx context.Context) (jsonrpc.Message, error) {
-	type result struct {
-		msg jsonrpc.Message
-		err error
-	}
-	got := make(chan result, 1)
-	go func() {
-		msg, err := e.lines.Read(ctx)
-		got <- result{msg, err}
-	}()
-	select {
-	case r := <-got:
-		return r.msg, r.err
-	case <-e.stopped:
-		return nil, io.EOF
-	}
 }

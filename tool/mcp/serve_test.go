@@ -405,3 +405,20 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("Authorization", "Bearer "+string(b))
 	return http.DefaultTransport.RoundTrip(r)
 }
+
+// A client that reads nothing and has closed its end does not keep the server.
+func TestServeStalledReader(t *testing.T) {
+	t.Parallel()
+	in, asks := io.Pipe()
+	unread, out := io.Pipe()
+	go func() {
+		_, _ = io.WriteString(asks, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`+"\n")
+		_, _ = unread.Read(make([]byte, 1)) // the rest of the answer is on its way
+		asks.Close()
+	}()
+	err := mcp.Serve(t.Context(), builtins(t), in, out, nil)
+	unread.Close()
+	if err == nil || !strings.Contains(err.Error(), "does not read what it is sent") {
+		t.Errorf("%v", err)
+	}
+}

@@ -9,16 +9,13 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/cover"
-	"github.com/superstep-dev/superstep/internal/inside"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -208,7 +205,7 @@ func (s *Server) Covers(o *Options) string {
 		return "covers how it is reached, not what runs there"
 	}
 	elsewhere := "; not what " + word(s.Command) + " loads from elsewhere"
-	c, _, err := s.cover(d)
+	c, err := s.cover(d)
 	switch {
 	case err != nil:
 		return "not covered, so it cannot be used: " + oneLine(err.Error(), 400)
@@ -299,7 +296,7 @@ func (s *Server) expand(project string, env func(string) (string, bool)) (out *S
 // There is no digest of a server of a project that leads to more than can be covered.
 func (s *Server) Digest(o *Options) (string, error) {
 	d := o.defaults()
-	c, files, err := s.cover(d)
+	c, err := s.cover(d)
 	if much, ok := errors.AsType[*cover.TooMuch](err); ok {
 		return "", fmt.Errorf("the server %s %w", s.Name, much)
 	}
@@ -319,34 +316,30 @@ func (s *Server) Digest(o *Options) (string, error) {
 		Headers                       map[string]string
 		Annotations                   bool
 		Needs                         sandbox.Needs `json:",omitzero"`
-		Files                         []digestedFile
 		Tree                          string
-	}{2, s.Name, s.Transport, s.Command, s.Dir, s.Args, s.Env, s.URL, s.Headers, s.TrustAnnotations, s.Needs, files, hex.EncodeToString(tree.Sum(nil))})
+	}{3, s.Name, s.Transport, s.Command, s.Dir, s.Args, s.Env, s.URL, s.Headers, s.TrustAnnotations, s.Needs, hex.EncodeToString(tree.Sum(nil))})
 	if err != nil {
 		return "", err
 	}
 	return digest(b), nil
 }
 
-type digestedFile struct{ Named, Is, Sum string }
-
 // cover collects the files of a project that a server would run: those that it names, and those
 // that they could load.
-func (s *Server) cover(d *Options) (*cover.Cover, []digestedFile, error) {
+func (s *Server) cover(d *Options) (*cover.Cover, error) {
 	if s.Transport != Stdio || d.Project == "" {
-		return nil, nil, nil
+		return nil, nil
 	}
-	project, err := realDir(d.Project)
+	project, err := filepath.Abs(d.Project)
+	if err == nil {
+		project, err = filepath.EvalSymlinks(project)
+	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("project %s: %w", d.Project, err)
+		return nil, fmt.Errorf("project %s: %w", d.Project, err)
 	}
 	full, _, err := s.expand(d.Project, d.Env)
 	if err != nil { // it cannot run, but people may look at it
 		full = s
-	}
-	files, err := full.files(project, d.Project)
-	if err != nil {
-		return nil, nil, err
 	}
 	c := cover.New(project, cover.Contents)
 	dir := full.dir(d.Project)
@@ -363,51 +356,16 @@ func (s *Server) cover(d *Options) (*cover.Cover, []digestedFile, error) {
 	err = errors.Join(errs...)
 	if much, ok := errors.AsType[*cover.TooMuch](err); ok {
 		if s.Source.Scope == scopeUser {
-			return nil, files, nil // which is the user's to start, whatever the project holds
+			return nil, nil // which is the user's to start, whatever the project holds
 		}
-		return nil, nil, much // once is enough
+		return nil, much // once is enough
 	}
-	return c, files, err
+	return c, err
 }
 
 // fields returns the texts in a value of env that may name a file.
 func fields(value string) []string {
 	return strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \t=,;"+string(filepath.ListSeparator), r) })
-}
-
-// files returns the files inside the project that a server names, its variables replaced.
-func (s *Server) files(real, project string) ([]digestedFile, error) {
-	var names []string
-	for _, text := range append([]string{s.Command}, s.Args...) {
-		names = append(names, text)
-		if _, after, ok := strings.Cut(text, "="); ok {
-			names = append(names, after)
-		}
-	}
-	for _, text := range s.Env {
-		names = append(names, fields(text)...)
-	}
-	slices.Sort(names)
-	var out []digestedFile
-	var errs []error
-	for _, c := range slices.Compact(names) {
-		c = strings.TrimPrefix(c, "file://")
-		if c == "" || len(c) > 4096 {
-			continue
-		}
-		path := c
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(s.dir(project), path)
-		}
-		f, ok, err := sumFile(real, project, path)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("read %s: %w", clean.Quote(c), err))
-		} else if ok {
-			f.Named = c
-			out = append(out, f)
-		}
-	}
-	return out, errors.Join(errs...)
 }
 
 // dir returns where a server is started.
@@ -419,41 +377,6 @@ func (s *Server) dir(project string) string {
 		return s.Dir
 	}
 	return filepath.Join(project, s.Dir)
-}
-
-func realDir(dir string) (string, error) {
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	return filepath.EvalSymlinks(abs)
-}
-
-// sumFile digests a file if its name or what it leads to lies in the project.
-func sumFile(real, project, path string) (digestedFile, bool, error) {
-	target, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return digestedFile{}, false, nil // there is no such file; it may be no path at all
-	}
-	rel, within := inside.Rel(real, target)
-	_, named := inside.Rel(real, path)
-	_, given := inside.Rel(project, path)
-	if !within && !named && !given {
-		return digestedFile{}, false, nil
-	}
-	info, err := os.Stat(target)
-	if err != nil || !info.Mode().IsRegular() {
-		return digestedFile{}, false, nil
-	}
-	out := digestedFile{Is: target}
-	if within {
-		out.Is = filepath.FromSlash(rel)
-	}
-	if info.Size() > 256<<20 {
-		return digestedFile{}, false, errors.New("over 256 MiB")
-	}
-	out.Sum, err = cover.Contents(target, info)
-	return out, err == nil, err
 }
 
 // private reports whether a host is this machine or one of its neighbours, as far as its name tells.

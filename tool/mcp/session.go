@@ -297,13 +297,13 @@ func (c *conn) fail(s *session, phase string, err error) *Error {
 	case s != nil && s.guard != nil && s.guard.refused.Load() != nil:
 		note := s.guard.refused.Load()
 		out.What, out.Fix, out.answered = note.what, note.fix, note.status == http.StatusBadRequest
-	case s != nil && s.proc != nil && ended(s.proc):
+	case s != nil && s.proc != nil && ended(s.proc.exited):
 		out.What, out.Fix = s.proc.exit, "run its command by hand to see why: "+c.server.CommandLine()
 	default:
 		out.What = oneLine(err.Error(), 300)
 	}
 	out.What = c.redact(out.What)
-	if missing := c.missing(s, out.What+out.Stderr, out.Phase != phaseCall && s != nil && s.proc != nil && ended(s.proc)); missing != "" {
+	if missing := c.missing(s, out.What+out.Stderr, out.Phase != phaseCall && s != nil && s.proc != nil && ended(s.proc.exited)); missing != "" {
 		out.Fix = missing
 	}
 	return out
@@ -320,9 +320,9 @@ func (c *conn) missing(s *session, said string, died bool) string {
 	return s.proc.cmd.Missing("server "+c.server.Name, c.server.Needs, c.server.Source.Path, said)
 }
 
-func ended(p *process) bool {
+func ended(done <-chan struct{}) bool {
 	select {
-	case <-p.exited:
+	case <-done:
 		return true
 	default:
 		return false

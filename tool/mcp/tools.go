@@ -56,34 +56,19 @@ func (o *Offer) Diff(now *Offer) string {
 
 // summarize returns the canonical form of a tool: keys sorted, nothing left out that a model or a
 // decision may depend on.
-func summarize(t *sdk.Tool) (Summary, error) {
-	s := Summary{Name: t.Name, Description: t.Description}
-	for _, f := range []struct {
-		to   *json.RawMessage
-		from any
-	}{{&s.Input, t.InputSchema}, {&s.Output, t.OutputSchema}} {
-		if f.from == nil {
-			continue
+func summarize(t *sdk.Tool) (s Summary, err error) {
+	canonical := func(v any, there bool) (out json.RawMessage) {
+		if there && err == nil {
+			out, err = json.Marshal(v)
 		}
-		b, err := json.Marshal(f.from)
-		if err != nil {
-			return s, err
-		}
-		*f.to = b
+		return out
 	}
-	if t.Annotations != nil {
-		b, err := json.Marshal(t.Annotations)
-		if err != nil {
-			return s, err
-		}
-		s.Annotations = b
+	s = Summary{
+		Name: t.Name, Description: t.Description, Input: canonical(t.InputSchema, t.InputSchema != nil),
+		Output: canonical(t.OutputSchema, t.OutputSchema != nil), Annotations: canonical(t.Annotations, t.Annotations != nil),
 	}
-	b, err := json.Marshal([]any{s.Name, t.Title, s.Description, s.Input, s.Output, s.Annotations})
-	if err != nil {
-		return s, err
-	}
-	s.Digest = digest(b)
-	return s, nil
+	s.Digest = digest(canonical([]any{s.Name, t.Title, s.Description, s.Input, s.Output, s.Annotations}, true))
+	return s, err
 }
 
 func digest(b []byte) string {

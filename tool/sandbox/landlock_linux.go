@@ -12,8 +12,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/superstep-dev/superstep/internal/procgroup"
 )
 
 // leastABI is the oldest useful version of Landlock: earlier ones do not prevent truncating files.
@@ -109,7 +107,6 @@ func (c *Cmd) landlocked(found finding) (*child, error) {
 		return nil, err
 	}
 	c.env = s.environ(c.env, proxyURL)
-	c.env = append(c.env, procgroup.Mark())
 	return k, nil
 }
 

@@ -23,6 +23,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/superstep-dev/superstep/internal/procgroup"
 )
 
 // A Mode is a mechanism that confines commands.
@@ -356,6 +358,8 @@ func (s *Sandbox) Command(ctx context.Context, env []string, name string, args .
 // sets.
 func (s *Sandbox) environ(env []string, proxyURL string) []string {
 	set := map[string]string{"TMPDIR": s.tempSeen(), "TMP": s.tempSeen(), "TEMP": s.tempSeen()}
+	name, value, _ := strings.Cut(procgroup.Mark(), "=")
+	set[name] = value
 	cache := s.cacheDir()
 	set["XDG_CACHE_HOME"], set["npm_config_cache"] = cache, filepath.Join(cache, "npm")
 	set["GOCACHE"], set["GOTELEMETRY"] = filepath.Join(cache, "go-build"), "off"

@@ -1,0 +1,405 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/question"
+	"github.com/superstep-dev/superstep/internal/summary"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// A reply is what an action was answered with.
+type reply struct {
+	ready chan struct{} // closed when it is known
+	to    string        // the address to look at
+	err   error
+}
+
+// keptReplies is how many answers to actions are kept, in case that a browser sends one twice.
+const keptReplies = 1000
+
+// once carries out an action, and an action with the key of an earlier one not again.
+func (s *server) once(key string, do func() (to string, err error)) (string, error) {
+	if key == "" {
+		return do()
+	}
+	s.mu.Lock()
+	had := s.done[key]
+	if had == nil {
+		had = &reply{ready: make(chan struct{})}
+		s.done[key] = had
+		if s.order = append(s.order, key); len(s.order) > keptReplies {
+			delete(s.done, s.order[0])
+			s.order = s.order[1:]
+		}
+		s.mu.Unlock()
+		defer close(had.ready)
+		had.to, had.err = do()
+		return had.to, had.err
+	}
+	s.mu.Unlock()
+	<-had.ready
+	return had.to, had.err
+}
+
+// An act carries out what a form asks for, and returns the address to look at.
+type act func(ctx context.Context, r *http.Request) (to string, err error)
+
+// action registers an act. A browser is led to where its outcome can be seen.
+func (s *server) action(pattern string, do act) {
+	s.route(pattern, operating, func(w http.ResponseWriter, r *http.Request) error {
+		if err := r.ParseForm(); err != nil {
+			return refuse(http.StatusBadRequest, "The form cannot be read: %v.", err)
+		}
+		key := keyOf(r)
+		if key != "" {
+			key = r.URL.Path + " " + key
+		}
+		ctx := context.WithoutCancel(r.Context()) // it is not left half done if the page is closed
+		to, err := s.once(key, func() (string, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			return do(ctx, r)
+		})
+		if err != nil {
+			return err
+		}
+		if r.Header.Get("Superstep-Fragment") != "" {
+			w.Header().Set("Superstep-Location", to)
+			w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+		http.Redirect(w, r, to, http.StatusSeeOther)
+		return nil
+	})
+}
+
+// keyOf returns what identifies an action that may be sent twice, "" for nothing.
+func keyOf(r *http.Request) string { return cmp.Or(r.Header.Get("Idempotency-Key"), r.PostForm.Get("once")) }
+
+// runAct is an act on a run, which leads back to its page.
+func (s *server) runAct(do func(ctx context.Context, id string, form url.Values) (to string, err error)) act {
+	return func(ctx context.Context, r *http.Request) (string, error) {
+		info, err := s.engine.Find(ctx, r.PathValue("id"))
+		if err != nil {
+			return "", err
+		}
+		to, err := do(ctx, info.ID, r.PostForm)
+		if to == "" {
+			to = "/runs/" + info.ID
+		}
+		return to, err
+	}
+}
+
+// answer answers a question, if it is still the one that was shown.
+func (s *server) answer(ctx context.Context, id string, form url.Values) (string, error) {
+	path, key := form.Get("path"), form.Get("key")
+	h, err := s.hub(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	h.mu.Lock()
+	var found, answered *transcript.Question
+	for _, q := range h.run.Questions {
+		if q.Path == path && q.Key == key {
+			if found = q; q.Answered {
+				answered = q
+			} else {
+				answered = nil
+			}
+		}
+	}
+	var asked runlog.Question
+	var was string
+	if found != nil {
+		asked = found.Asked
+	}
+	if answered != nil {
+		was = by(answered.By) + ": " + answered.Answer
+	}
+	h.mu.Unlock()
+	switch {
+	case found == nil:
+		return "", refuse(http.StatusNotFound, "Run %s has no such question.", id)
+	case answered != nil:
+		return "", refuse(http.StatusConflict, "This question was answered already%s.", strings.TrimSuffix(was, ": "))
+	case form.Get("digest") != digest(&asked):
+		return "", refuse(http.StatusConflict, "Another question is asked now. Reload the page and read it first.")
+	}
+	value, err := valueOf(&asked, form)
+	if err != nil {
+		return "", refuse(http.StatusUnprocessableEntity, "%v", err)
+	}
+	if err := s.engine.Answer(ctx, id, path, &runlog.Answer{Key: key, Value: value, By: "person"}); err != nil {
+		return "", err
+	}
+	return "", s.continued(ctx, id)
+}
+
+// valueOf returns the answer of a form.
+func valueOf(q *runlog.Question, form url.Values) (json.RawMessage, error) {
+	if fields := question.FormOf(q.Schema); fields != nil && len(q.Options) == 0 {
+		values := make([]json.RawMessage, len(fields))
+		for i := range fields {
+			v, err := fields[i].Read(form.Get("field." + fields[i].Name))
+			if err != nil {
+				return nil, err
+			}
+			values[i] = v
+		}
+		return question.Fit(q, fields.Object(values))
+	}
+	if q.Several() {
+		list, err := json.Marshal(append([]string{}, form["value"]...))
+		if err != nil {
+			return nil, err
+		}
+		return question.Fit(q, string(list))
+	}
+	value, why := form.Get("value"), strings.TrimSpace(form.Get("text:"+form.Get("value")))
+	if value == "" {
+		value = strings.TrimSpace(form.Get("own"))
+	}
+	if why != "" {
+		value += ": " + why
+	}
+	if value == "" {
+		return nil, fmt.Errorf("choose or write an answer")
+	}
+	return question.Fit(q, value)
+}
+
+// continued resumes a run that nobody executes after it was answered, once nothing else is asked. A process that is about to leave the run may do so yet.
+func (s *server) continued(ctx context.Context, id string) error {
+	for range 20 {
+		info, err := s.engine.Find(ctx, id)
+		if err != nil || info.Status.Ended() || info.Status == runlog.Failed {
+			return err
+		}
+		sum := summary.Of(&info)
+		if info.Status != runlog.Running {
+			if sum != nil && (sum.Open > 0 || sum.Waits == summary.Message) {
+				return nil
+			}
+			_, err := s.start(ctx, &Start{Run: id})
+			return err
+		}
+		if sum != nil && sum.Waits == "" { // it works
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// start executes a run: in a process of its own if the program offers that, else here.
+func (s *server) start(ctx context.Context, st *Start) (string, error) {
+	if s.opt.Start != nil {
+		return s.opt.Start(ctx, st)
+	}
+	var run *superstep.Run
+	var err error
+	switch {
+	case st.Run != "" && st.Message != "":
+		run, err = s.engine.Continue(s.ctx, st.Run, st.Message, nil)
+	case st.Run != "":
+		run, err = s.engine.Resume(s.ctx, st.Run, nil)
+	default:
+		h := s.host
+		if st.Model != "" {
+			set := h.Settings()
+			set.Model = st.Model
+			h = h.With(set)
+		}
+		run, err = h.Start(s.ctx, st.Workflow, st.Inputs, &superstep.StartOptions{ID: st.ID})
+	}
+	if err != nil {
+		return "", err
+	}
+	return run.ID(), nil
+}
+
+func (s *server) pause(ctx context.Context, id string, _ url.Values) (string, error) {
+	return "", s.engine.Pause(ctx, id, "console")
+}
+
+func (s *server) cancel(ctx context.Context, id string, _ url.Values) (string, error) {
+	return "", s.engine.Cancel(ctx, id)
+}
+
+func (s *server) resume(ctx context.Context, id string, _ url.Values) (string, error) {
+	_, err := s.start(ctx, &Start{Run: id})
+	return "", err
+}
+
+// steer sends a message to an agent, or the next message of a conversation.
+func (s *server) steer(ctx context.Context, id string, form url.Values) (string, error) {
+	text := strings.TrimSpace(form.Get("text"))
+	if text == "" {
+		return "", refuse(http.StatusUnprocessableEntity, "There is no message.")
+	}
+	return "", s.engine.Steer(ctx, id, form.Get("agent"), text)
+}
+
+func (s *server) stopAgent(ctx context.Context, id string, form url.Values) (string, error) {
+	return "", s.engine.CancelAgent(ctx, id, form.Get("agent"))
+}
+
+// budget raises the budget, and continues the run if it waits for that.
+func (s *server) budget(ctx context.Context, id string, form url.Values) (string, error) {
+	var b runlog.Budget
+	dollars := strings.TrimPrefix(strings.TrimSpace(form.Get("money")), "$")
+	if dollars != "" {
+		f, err := strconv.ParseFloat(dollars, 64)
+		if err != nil || f <= 0 || f > 1e9 {
+			return "", refuse(http.StatusUnprocessableEntity, "money: %q is no amount in dollars, such as 2.50.", dollars)
+		}
+		b.Money = int64(f * 1e6)
+	}
+	for name, to := range map[string]*int64{"tokens": &b.Tokens, "turns": &b.Turns, "calls": &b.Calls} {
+		text := strings.TrimSpace(form.Get(name))
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n <= 0 {
+			return "", refuse(http.StatusUnprocessableEntity, "%s: %q is no number above zero.", name, text)
+		}
+		*to = n
+	}
+	if b == (runlog.Budget{}) {
+		return "", refuse(http.StatusUnprocessableEntity, "Give a new limit for something.")
+	}
+	if err := s.engine.Budget(ctx, id, b); err != nil {
+		return "", err
+	}
+	return "", s.continued(ctx, id)
+}
+
+// fork makes a run that begins at a point of another, with edits of its state, and executes it.
+func (s *server) fork(ctx context.Context, id string, form url.Values) (string, error) {
+	info, err := s.engine.Find(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	var sets []string
+	for line := range strings.SplitSeq(form.Get("set"), "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			sets = append(sets, line)
+		}
+	}
+	var fork *superstep.Fork
+	if form.Get("from") == "failed" {
+		fork, err = s.engine.ForkFailed(ctx, id)
+	} else {
+		var at uint64
+		var opt *superstep.ForkOptions
+		if at, opt, err = s.host.ForkAt(ctx, s.engine, &info, form.Get("from"), sets); err == nil {
+			fork, err = s.engine.Fork(ctx, id, at, opt)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	to := "/runs/" + fork.ID
+	if form.Get("rest") == "yes" {
+		return to, nil
+	}
+	_, err = s.start(ctx, &Start{Run: fork.ID})
+	return to, err
+}
+
+// rerun does the failed steps of a run again, in a new one.
+func (s *server) rerun(ctx context.Context, id string, _ url.Values) (string, error) {
+	return s.fork(ctx, id, url.Values{"from": {"failed"}})
+}
+
+// bulk does the same with several runs.
+func (s *server) bulk(ctx context.Context, r *http.Request) (string, error) {
+	do, ok := map[string]func(ctx context.Context, id string, _ url.Values) (string, error){
+		"cancel": s.cancel, "resume": s.resume, "pause": s.pause,
+	}[r.PostForm.Get("do")]
+	if !ok {
+		return "", refuse(http.StatusBadRequest, "There is no action %q.", r.PostForm.Get("do"))
+	}
+	var wrong []string
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(r.PostForm["run"]))) {
+		if _, err := do(ctx, id, nil); err != nil {
+			wrong = append(wrong, id+": "+err.Error())
+		}
+	}
+	to := r.PostForm.Get("to")
+	if !strings.HasPrefix(to, "/runs") {
+		to = "/runs"
+	}
+	if len(wrong) > 0 {
+		return "", refuse(http.StatusConflict, "%s", strings.Join(wrong, "\n"))
+	}
+	return to, nil
+}
+
+func (s *server) register() {
+	s.route("GET /{$}", viewing, func(w http.ResponseWriter, r *http.Request) error {
+		http.Redirect(w, r, "/runs", http.StatusSeeOther)
+		return nil
+	})
+	s.route("GET /static/", public, s.static)
+	s.route("GET /runs", viewing, s.runsHandler)
+	s.route("GET /runs/events", viewing, s.runsEvents)
+	s.route("GET /runs/{id}", viewing, s.runHandler)
+	s.route("GET /runs/{id}/events", viewing, s.runEvents)
+	for _, k := range kinds {
+		s.route("GET /"+k.Name, viewing, s.itemsHandler)
+		if k.Name != host.Workflows {
+			s.route("GET /"+k.Name+"/{name}", viewing, s.itemHandler)
+		}
+	}
+	s.route("GET /workflows/{name}", viewing, s.flowHandler)
+	s.route("GET /settings", viewing, s.settingsHandler)
+	s.route("POST /lint", viewing, s.lintHandler)
+	s.action("POST /runs", s.startRun)
+	s.action("POST /workflows/{name}/approve", s.draft(true))
+	s.action("POST /workflows/{name}/reject", s.draft(false))
+	s.action("POST /settings/forget", s.forget)
+	s.route("GET /runs/{id}/history", viewing, s.historyHandler)
+	s.route("GET /runs/{id}/records", viewing, s.recordsHandler)
+	s.route("GET /runs/{id}/export", viewing, s.exportHandler)
+	s.route("GET /diff", viewing, s.diffHandler)
+	s.registerAPI()
+	s.action("POST /runs/bulk", s.bulk)
+	for name, do := range map[string]func(ctx context.Context, id string, form url.Values) (string, error){
+		"answer": s.answer, "pause": s.pause, "cancel": s.cancel, "resume": s.resume, "steer": s.steer, "stop": s.stopAgent,
+		"budget": s.budget, "fork": s.fork, "rerun": s.rerun,
+	} {
+		s.action("POST /runs/{id}/"+name, s.runAct(do))
+	}
+}
+
+// static serves the files of the pages.
+func (s *server) static(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Cache-Control", "max-age=3600")
+	if r.URL.Path == "/static/graph.css" {
+		w.Header().Set("Content-Type", "text/css; charset=utf-8")
+		_, err := w.Write(graphStyle())
+		return err
+	}
+	http.ServeFileFS(w, r, files, strings.TrimPrefix(r.URL.Path, "/"))
+	return nil
+}

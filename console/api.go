@@ -1,0 +1,386 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/summary"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// An operation is an entry of the interface for programs, and of its description.
+type operation struct {
+	method, path, about string
+	query               []string        // names and meanings of parameters, with a colon between
+	body                json.RawMessage // the schema of what is sent, nil for nothing
+	gives               string          // the kind of the answer: json, jsonl or sse
+	access              access
+	do                  func(w http.ResponseWriter, r *http.Request) error
+}
+
+func reply200(w http.ResponseWriter, v any) error {
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(v)
+}
+
+// operations are the entries below /api/v1.
+func (s *server) operations() []operation {
+	run := json.RawMessage(`{"type":"object","required":["workflow"],"properties":{"workflow":{"type":"string"},"inputs":{"type":"object"},"model":{"type":"string"}}}`)
+	answer := json.RawMessage(`{"type":"object","required":["path","key"],"properties":{"path":{"type":"string"},"key":{"type":"string"},"answer":{},"digest":{"type":"string"}}}`)
+	fork := json.RawMessage(`{"type":"object","required":["from"],"properties":{"from":{"type":"string"},"set":{"type":"array","items":{"type":"string"}},"rest":{"type":"boolean"}}}`)
+	steer := json.RawMessage(`{"type":"object","required":["text"],"properties":{"text":{"type":"string"},"agent":{"type":"string"}}}`)
+	budget := json.RawMessage(`{"type":"object","properties":{"money":{"type":"number","description":"in US dollars"},"tokens":{"type":"integer"},"turns":{"type":"integer"},"calls":{"type":"integer"}}}`)
+	none := json.RawMessage(`{"type":"object"}`)
+	id := func(do func(ctx context.Context, id string, form url.Values) (string, error)) func(http.ResponseWriter, *http.Request) error {
+		return s.api(s.runAct(do))
+	}
+	return []operation{
+		{"GET", "/runs", "Runs, the newest first", []string{"status: only these, with commas between", "workflow: only of this one", "limit: at most this many, 50 if left out"}, nil, "json", viewing, s.apiRuns},
+		{"POST", "/runs", "Start a run", nil, run, "json", operating, s.api(s.startRun)},
+		{"GET", "/runs/{id}", "A run with its supersteps and tasks, as of its last record or another", []string{"at: the number of a record"}, nil, "json", viewing, s.apiRun},
+		{"GET", "/runs/{id}/view", "The view of a run: a snapshot, then what changes, as JSON Lines", nil, nil, "jsonl", viewing, s.apiView},
+		{"GET", "/runs/{id}/records", "The records of a run, as JSON Lines", []string{"from: the first one", "limit: at most this many, 200 if left out"}, nil, "jsonl", viewing, s.apiRecords},
+		{"POST", "/runs/{id}/answer", "Answer a question", nil, answer, "json", operating, s.apiAnswer},
+		{"POST", "/runs/{id}/steer", "Tell an agent something, or send the next message of a conversation", nil, steer, "json", operating, id(s.steer)},
+		{"POST", "/runs/{id}/pause", "Start no new task", nil, none, "json", operating, id(s.pause)},
+		{"POST", "/runs/{id}/resume", "Continue", nil, none, "json", operating, id(s.resume)},
+		{"POST", "/runs/{id}/cancel", "End for good", nil, none, "json", operating, id(s.cancel)},
+		{"POST", "/runs/{id}/budget", "Set new limits", nil, budget, "json", operating, id(s.budget)},
+		{"POST", "/runs/{id}/fork", "Make a new run of a point of this one", nil, fork, "json", operating, id(s.fork)},
+		{"POST", "/runs/{id}/rerun", "Make a new run that does what failed again", nil, none, "json", operating, id(s.rerun)},
+		{"GET", "/inbox", "The questions that wait, of all runs", nil, nil, "json", viewing, s.apiInbox},
+		{"GET", "/workflows", "What can be run", nil, nil, "json", viewing, s.apiItems(host.Workflows)},
+		{"GET", "/agents", "Agents", nil, nil, "json", viewing, s.apiItems(host.Agents)},
+		{"GET", "/tools", "Tools", nil, nil, "json", viewing, s.apiItems(host.Tools)},
+		{"GET", "/skills", "Skills", nil, nil, "json", viewing, s.apiItems(host.Skills)},
+	}
+}
+
+// api is an act for programs: what is sent is JSON, and the answer names the run.
+func (s *server) api(do act) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := formOf(r); err != nil {
+			return err
+		}
+		if err := s.match(r); err != nil {
+			return err
+		}
+		key := r.Header.Get("Idempotency-Key")
+		if key != "" {
+			key = r.URL.Path + " " + key
+		}
+		ctx := context.WithoutCancel(r.Context())
+		to, err := s.once(key, func() (string, error) { return do(ctx, r) })
+		if err != nil {
+			return err
+		}
+		return reply200(w, map[string]string{"run": strings.TrimPrefix(to, "/runs/")})
+	}
+}
+
+// formOf turns a JSON object into the form of a page.
+func formOf(r *http.Request) error {
+	var body map[string]json.RawMessage
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil && r.ContentLength != 0 {
+		return refuse(http.StatusBadRequest, "What was sent is no JSON object: %v.", err)
+	}
+	form := url.Values{}
+	for k, v := range body {
+		var list []string
+		switch {
+		case k == "inputs":
+			form.Set("json", string(v))
+		case k == "rest" && string(v) == "true":
+			form.Set(k, "yes")
+		case json.Unmarshal(v, &list) == nil:
+			form.Set(k, strings.Join(list, "\n"))
+		default:
+			form.Set(k, transcript.Value(v))
+		}
+	}
+	r.PostForm = form
+	return nil
+}
+
+// match checks the header If-Match, which has the number of the last record that the program knows.
+func (s *server) match(r *http.Request) error {
+	want := r.Header.Get("If-Match")
+	if want == "" || r.PathValue("id") == "" {
+		return nil
+	}
+	info, err := s.engine.Find(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if tag(info.Head) != want {
+		return refuse(http.StatusPreconditionFailed, "Run %s has changed: its last record is %d.", info.ID, info.Head)
+	}
+	return nil
+}
+
+func tag(head uint64) string { return fmt.Sprintf(`"%d"`, head) }
+
+func (s *server) apiRuns(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	limit := 50
+	if text := q.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 1000 {
+			return refuse(http.StatusBadRequest, "limit: want a number from 1 to 1000.")
+		}
+		limit = n
+	}
+	infos, err := s.engine.Runs(r.Context(), nil)
+	if err != nil {
+		return err
+	}
+	status, workflow := q.Get("status"), q.Get("workflow")
+	infos = slices.DeleteFunc(infos, func(i runlog.Info) bool {
+		return workflow != "" && i.Workflow != workflow || status != "" && !slices.Contains(strings.Split(status, ","), string(i.Status))
+	})
+	items, _, err := s.host.RunItems(r.Context(), infos[:min(limit, len(infos))])
+	if err != nil {
+		return err
+	}
+	return reply200(w, map[string]any{"runs": items})
+}
+
+func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
+	info, err := s.engine.Find(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	var run *transcript.Run
+	if at, err := strconv.ParseUint(r.URL.Query().Get("at"), 10, 63); err == nil && at > 0 {
+		if run, _, _, err = s.past(r.Context(), info.ID, at); err != nil {
+			return err
+		}
+	} else {
+		h, err := s.hub(r.Context(), info.ID)
+		if err != nil {
+			return err
+		}
+		h.mu.Lock()
+		run = h.run.Clone()
+		h.mu.Unlock()
+	}
+	if w.Header().Set("ETag", tag(run.Seq)); r.Header.Get("If-None-Match") == tag(run.Seq) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	var view transcript.Feed
+	changes := view.Next(run)
+	var open []*transcript.Question
+	var digests []string
+	for _, q := range run.Open() {
+		open, digests = append(open, q), append(digests, digest(&q.Asked))
+	}
+	return reply200(w, map[string]any{"id": info.ID, "seq": run.Seq, "run": changes[0].Run, "steps": run.Report(s.opt.Now()), "questions": open, "digests": digests})
+}
+
+// apiView sends the view of a run until the reader leaves.
+func (s *server) apiView(w http.ResponseWriter, r *http.Request) error {
+	info, err := s.engine.Find(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	h, err := s.hub(r.Context(), info.ID)
+	if err != nil {
+		return err
+	}
+	wakes, leave := h.watch(r.Context())
+	defer leave()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out, enc := http.NewResponseController(w), json.NewEncoder(w)
+	var feed transcript.Feed
+	for {
+		h.mu.Lock()
+		changes := feed.Next(&h.run)
+		over := h.status.Ended()
+		h.mu.Unlock()
+		for i := range changes {
+			if err := enc.Encode(&changes[i]); err != nil {
+				return nil //nolint:nilerr // the reader has left
+			}
+		}
+		if err := out.Flush(); err != nil || over {
+			return nil //nolint:nilerr // as above
+		}
+		select {
+		case <-r.Context().Done():
+			return nil
+		case <-s.ctx.Done():
+			return nil
+		case <-wakes:
+		}
+	}
+}
+
+func (s *server) apiRecords(w http.ResponseWriter, r *http.Request) error {
+	info, err := s.engine.Find(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	number := func(name string, def, most uint64) (uint64, error) {
+		text := r.URL.Query().Get(name)
+		if text == "" {
+			return def, nil
+		}
+		n, err := strconv.ParseUint(text, 10, 63)
+		if err != nil || n < 1 || n > most {
+			return 0, refuse(http.StatusBadRequest, "%s: want a number from 1 to %d.", name, most)
+		}
+		return n, nil
+	}
+	from, err := number("from", 1, 1<<62)
+	if err != nil {
+		return err
+	}
+	limit, err := number("limit", recordsPage, 10_000)
+	if err != nil {
+		return err
+	}
+	store, err := s.host.Store(r.Context(), true)
+	if err != nil {
+		return err
+	}
+	recs, err := store.Read(r.Context(), info.ID, from, int(limit)) //nolint:gosec // at most 10,000
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	enc := json.NewEncoder(w)
+	for i := range recs {
+		rec := &recs[i]
+		line := map[string]any{"seq": rec.Seq, "time": rec.Time, "kind": rec.Kind, "path": rec.Path, "data": json.RawMessage(s.host.Redactor().JSON(rec.Data))}
+		if len(rec.Data) == 0 {
+			delete(line, "data")
+		}
+		if err := enc.Encode(line); err != nil {
+			return nil //nolint:nilerr // the reader has left
+		}
+	}
+	return nil
+}
+
+// apiAnswer answers a question with a value, or with a word as people type it.
+func (s *server) apiAnswer(w http.ResponseWriter, r *http.Request) error {
+	return s.api(s.runAct(func(ctx context.Context, id string, form url.Values) (string, error) {
+		form.Set("value", form.Get("answer"))
+		if form.Get("digest") == "" {
+			h, err := s.hub(ctx, id)
+			if err != nil {
+				return "", err
+			}
+			h.mu.Lock()
+			for _, q := range h.run.Open() {
+				if q.Path == form.Get("path") && q.Key == form.Get("key") {
+					form.Set("digest", digest(&q.Asked))
+				}
+			}
+			h.mu.Unlock()
+		}
+		return s.answer(ctx, id, form)
+	}))(w, r)
+}
+
+func (s *server) apiInbox(w http.ResponseWriter, r *http.Request) error {
+	items, err := s.host.Inbox(r.Context())
+	if err != nil {
+		return err
+	}
+	return reply200(w, map[string]any{"questions": items})
+}
+
+func (s *server) apiItems(kind string) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		items, _, err := s.host.List(r.Context(), kind, false)
+		if err != nil {
+			return err
+		}
+		return reply200(w, map[string]any{kind: items})
+	}
+}
+
+// registerAPI registers the interface for programs, with its description.
+func (s *server) registerAPI() {
+	paths := map[string]map[string]any{}
+	for _, o := range s.operations() {
+		s.route(o.method+" /api/v1"+o.path, o.access, o.do)
+		if o.access == operating && s.opt.ReadOnly {
+			continue
+		}
+		entry := map[string]any{"summary": o.about, "responses": map[string]any{
+			"200":     map[string]any{"description": "as asked for", "content": map[string]any{map[string]string{"json": "application/json", "jsonl": "application/x-ndjson"}[o.gives]: map[string]any{}}},
+			"default": map[string]any{"description": "a problem, see RFC 9457", "content": map[string]any{"application/problem+json": map[string]any{}}},
+		}}
+		var params []map[string]any
+		if strings.Contains(o.path, "{id}") {
+			params = append(params, map[string]any{"name": "id", "in": "path", "required": true, "schema": map[string]string{"type": "string"}, "description": "of the run, or the beginning of it"})
+		}
+		for _, q := range o.query {
+			name, about, _ := strings.Cut(q, ": ")
+			params = append(params, map[string]any{"name": name, "in": "query", "schema": map[string]string{"type": "string"}, "description": about})
+		}
+		if o.method == http.MethodPost {
+			params = append(params, map[string]any{"name": "Idempotency-Key", "in": "header", "schema": map[string]string{"type": "string"}, "description": "repeats nothing"},
+				map[string]any{"name": "If-Match", "in": "header", "schema": map[string]string{"type": "string"}, "description": "the ETag of the run as it is known"})
+			entry["requestBody"] = map[string]any{"content": map[string]any{"application/json": map[string]any{"schema": o.body}}}
+		}
+		entry["parameters"] = params
+		if paths["/api/v1"+o.path] == nil {
+			paths["/api/v1"+o.path] = map[string]any{}
+		}
+		paths["/api/v1"+o.path][strings.ToLower(o.method)] = entry
+	}
+	doc := map[string]any{"openapi": "3.1.0", "info": map[string]string{"title": "Superstep", "version": "1"}, "paths": paths,
+		"components": map[string]any{"securitySchemes": map[string]any{"token": map[string]string{"type": "http", "scheme": "bearer"}}}, "security": []map[string][]string{{"token": {}}}}
+	s.route("GET /api/v1/openapi.json", viewing, func(w http.ResponseWriter, _ *http.Request) error { return reply200(w, doc) })
+	s.route("GET /healthz", public, func(w http.ResponseWriter, _ *http.Request) error {
+		return reply200(w, map[string]string{"status": "ok"})
+	})
+	s.route("GET /readyz", public, func(w http.ResponseWriter, r *http.Request) error {
+		if _, err := s.engine.Runs(r.Context(), &runlog.Filter{Limit: 1}); err != nil {
+			return refuse(http.StatusServiceUnavailable, "the store does not answer")
+		}
+		return reply200(w, map[string]string{"status": "ok"})
+	})
+	s.route("GET /metrics", viewing, s.metrics)
+}
+
+// metrics answers with the counts of runs, as Prometheus reads them.
+func (s *server) metrics(w http.ResponseWriter, r *http.Request) error {
+	infos, err := s.engine.Runs(r.Context(), nil)
+	if err != nil {
+		return err
+	}
+	runs, open, tokens, money := map[string]int{}, 0, int64(0), int64(0)
+	for i := range infos {
+		runs[string(infos[i].Status)]++
+		if sum := summary.Of(&infos[i]); sum != nil {
+			if !infos[i].Status.Ended() {
+				open += sum.Open
+			}
+			tokens, money = tokens+sum.Tokens, money+sum.Cost
+		}
+	}
+	var b strings.Builder
+	fmt.Fprint(&b, "# HELP superstep_runs Runs of the store by status.\n# TYPE superstep_runs gauge\n")
+	for _, status := range slices.Sorted(mapKeys(runs)) {
+		fmt.Fprintf(&b, "superstep_runs{status=%q} %d\n", status, runs[status])
+	}
+	fmt.Fprintf(&b, "# HELP superstep_questions_open Questions that wait for an answer.\n# TYPE superstep_questions_open gauge\nsuperstep_questions_open %d\n", open)
+	fmt.Fprintf(&b, "# HELP superstep_tokens Tokens of all runs of the store.\n# TYPE superstep_tokens gauge\nsuperstep_tokens %d\n", tokens)
+	fmt.Fprintf(&b, "# HELP superstep_cost_dollars Known cost of all runs of the store.\n# TYPE superstep_cost_dollars gauge\nsuperstep_cost_dollars %g\n", float64(money)/1e6)
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, err = fmt.Fprint(w, b.String())
+	return err
+}

@@ -1,0 +1,425 @@
+package console
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/runlog/stores"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type in struct {
+	Topic string `json:"topic"`
+}
+
+type talk struct {
+	Topic, Answer string
+}
+
+// askFlow asks a question, and gives what was answered.
+func askFlow() (*workflow.Workflow, error) {
+	g := graph.New("talk", func(s talk, u string) talk { s.Answer += u; return s })
+	g.Add("ask", func(ctx context.Context, s talk) (string, error) {
+		return graph.Ask[string](ctx, graph.Question{Text: "Is " + s.Topic + " good?", Options: []string{"yes", "no"}})
+	})
+	g.Edge(graph.Start, "ask")
+	g.Edge("ask", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		return nil, err
+	}
+	return workflow.New("talk", "asks one question", flow, func(i in) (talk, error) { return talk{Topic: i.Topic}, nil }, func(s talk) (string, error) { return s.Answer, nil })
+}
+
+// serve starts a console with a workflow that asks.
+func serve(t *testing.T, opt *Options) (*server, *httptest.Server) {
+	t.Helper()
+	w, err := askFlow()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	h, err := host.Open(t.Context(), &host.Config{Name: "superstep", Dir: dir, Env: func(k string) string {
+		return map[string]string{"HOME": dir, "PATH": os.Getenv("PATH")}[k]
+	}, Environ: []string{}, Stores: stores.All(), Workflows: []*workflow.Workflow{w}, NoModels: true, Settled: true, Settings: host.Settings{DataDir: filepath.Join(dir, "data")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ts := httptest.NewUnstartedServer(nil)
+	opt.Hosts, opt.Operator, opt.Viewer = []string{ts.Listener.Addr().String()}, "operator-token", "viewer-token"
+	handler, err := Handler(ctx, h, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts.Config.Handler = handler
+	ts.Start()
+	t.Cleanup(func() {
+		cancel()
+		ts.CloseClientConnections()
+		ts.Close()
+		handler.(*server).engine.Close()
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return handler.(*server), ts
+}
+
+// send makes a request as a user with a token.
+func send(t *testing.T, ts *httptest.Server, method, path, token string, form url.Values, header ...string) (*http.Response, string) {
+	t.Helper()
+	var body io.Reader
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, ts.URL+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if r.Header.Set(header[i], header[i+1]); header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+	}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil && t.Context().Err() == nil {
+		t.Fatal(err)
+	}
+	return res, string(b)
+}
+
+// Every route refuses who has no token, who comes by another name, and what another page sends. Viewers may not act.
+func TestRoutes(t *testing.T) {
+	s, ts := serve(t, &Options{})
+	acting := 0
+	for _, x := range s.routes {
+		method, path, _ := strings.Cut(x.pattern, " ")
+		path = strings.NewReplacer("{$}", "", "{id}", "none", "{name}", "none").Replace(path)
+		check := func(what string, want int, res *http.Response) {
+			if res.StatusCode != want {
+				t.Errorf("%s %s: %s gives %d, want %d", method, path, what, res.StatusCode, want)
+			}
+			if res.Header.Get("Content-Security-Policy") == "" || res.Header.Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%s %s: %s lacks headers", method, path, what)
+			}
+		}
+		if x.access != public {
+			res, _ := send(t, ts, method, path, "", nil)
+			check("no token", 401, res)
+			res, _ = send(t, ts, method, path, "wrong", nil)
+			check("a wrong token", 401, res)
+		}
+		res, _ := send(t, ts, method, path, "operator-token", nil, "Host", "evil.example")
+		check("another host", 403, res)
+		res, _ = send(t, ts, method, path, "operator-token", nil, "Origin", "http://evil.example")
+		check("another origin", 403, res)
+		for _, site := range []string{"cross-site", "same-site"} {
+			res, _ = send(t, ts, method, path, "operator-token", nil, "Sec-Fetch-Site", site, "Sec-Fetch-Mode", "cors")
+			check(site, 403, res)
+		}
+		if x.access == operating {
+			acting++
+			res, _ = send(t, ts, method, path, "viewer-token", url.Values{})
+			check("a viewer", 403, res)
+			if method == http.MethodGet {
+				t.Errorf("%s changes something by GET", x.pattern)
+			}
+		}
+		if x.access == nobody {
+			t.Errorf("%s has no access", x.pattern)
+		}
+	}
+	if acting < 20 {
+		t.Errorf("%d routes act", acting)
+	}
+	if res, _ := send(t, ts, "GET", "/nothing", "", nil); res.StatusCode != 401 {
+		t.Errorf("what is not there gives %d to strangers", res.StatusCode)
+	}
+	if res, _ := send(t, ts, "GET", "/nothing", "viewer-token", nil); res.StatusCode != 404 {
+		t.Errorf("what is not there gives %d", res.StatusCode)
+	}
+}
+
+// A console that only shows has no route that acts.
+func TestReadOnly(t *testing.T) {
+	s, ts := serve(t, &Options{ReadOnly: true})
+	for _, x := range s.routes {
+		if x.access == operating {
+			t.Errorf("%s acts", x.pattern)
+		}
+	}
+	if res, _ := send(t, ts, "POST", "/runs", "operator-token", url.Values{"workflow": {"talk"}}); res.StatusCode != 404 {
+		t.Errorf("a start gives %d", res.StatusCode)
+	}
+}
+
+// The token of an address becomes a cookie that scripts and other sites do not get, and leaves the address.
+func TestEnter(t *testing.T) {
+	_, ts := serve(t, &Options{})
+	res, body := send(t, ts, "GET", "/runs?tab=failed&t=operator-token", "", nil)
+	cookies := res.Cookies()
+	if len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode || cookies[0].Path != "/" || strings.Contains(cookies[0].Value, "operator") {
+		t.Fatalf("%+v", cookies)
+	}
+	if !strings.Contains(body, `url=/runs?tab=failed"`) || strings.Contains(body, "operator-token") {
+		t.Errorf("%s", body)
+	}
+	if res, _ := send(t, ts, "GET", "/runs", "", nil, "Cookie", cookies[0].Name+"="+cookies[0].Value); res.StatusCode != 200 {
+		t.Errorf("the cookie gives %d", res.StatusCode)
+	}
+	if res, _ := send(t, ts, "GET", "//evil.example/?t=operator-token", "", nil); res.StatusCode == 200 && res.Header.Get("Location") != "" {
+		t.Errorf("%v", res.Header)
+	}
+	if res, _ := send(t, ts, "GET", "/runs?t=no", "", nil); res.StatusCode != 401 || len(res.Cookies()) > 0 {
+		t.Errorf("a wrong token gives %d", res.StatusCode)
+	}
+}
+
+// start starts a run of talk, and returns its page once it asks.
+func start(t *testing.T, ts *httptest.Server, topic string, header ...string) (id, page string) {
+	t.Helper()
+	res, body := send(t, ts, "POST", "/runs", "operator-token", url.Values{"workflow": {"talk"}, "in.topic": {topic}}, header...)
+	if res.StatusCode != 303 {
+		t.Fatal(res.StatusCode, body)
+	}
+	id = strings.TrimPrefix(res.Header.Get("Location"), "/runs/")
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(page, `name="digest"`); {
+		if _, page = send(t, ts, "GET", "/runs/"+id, "operator-token", nil); time.Now().After(deadline) {
+			t.Fatal("no question", page)
+		}
+	}
+	return id, page
+}
+
+var hidden = regexp.MustCompile(`name="(path|key|digest)" value="([^"]*)"`)
+
+func questionOf(page string) url.Values {
+	form := url.Values{}
+	for _, m := range hidden.FindAllStringSubmatch(page, -1) {
+		form.Set(m[1], m[2])
+	}
+	return form
+}
+
+// A run is started from a form, its question answered, and the page follows all of that.
+func TestAnswer(t *testing.T) {
+	_, ts := serve(t, &Options{})
+	id, page := start(t, ts, "Go")
+	stream := regexp.MustCompile(`data-stream="([^"]*)" data-since="([^"]*)"`).FindStringSubmatch(page)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, _ := http.NewRequestWithContext(ctx, "GET", ts.URL+strings.ReplaceAll(stream[1], "&amp;", "&")+"&since="+stream[2], nil)
+	r.Header.Set("Authorization", "Bearer operator-token")
+	tr := &http.Transport{}
+	defer tr.CloseIdleConnections()
+	res, err := (&http.Client{Transport: tr}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	form := questionOf(page)
+	if form.Get("path") != "ask" || form.Get("digest") == "" {
+		t.Fatal(form)
+	}
+	stale := url.Values{"path": form["path"], "key": form["key"], "digest": {"other"}, "value": {"yes"}}
+	if res, body := send(t, ts, "POST", "/runs/"+id+"/answer", "operator-token", stale); res.StatusCode != 409 || !strings.Contains(body, "Another question") {
+		t.Errorf("a stale page gives %d: %s", res.StatusCode, body)
+	}
+	form.Set("value", "perhaps")
+	if res, body := send(t, ts, "POST", "/runs/"+id+"/answer", "operator-token", form); res.StatusCode != 422 || !strings.Contains(body, "want one of yes, no") {
+		t.Errorf("what does not fit gives %d: %s", res.StatusCode, body)
+	}
+	form.Set("value", "yes")
+	form.Set("once", "k1")
+	for range 2 { // the second one is the same click
+		if res, body := send(t, ts, "POST", "/runs/"+id+"/answer", "operator-token", form); res.StatusCode != 303 {
+			t.Fatal(res.StatusCode, body)
+		}
+	}
+	form.Set("once", "k2")
+	if res, body := send(t, ts, "POST", "/runs/"+id+"/answer", "operator-token", form); res.StatusCode != 409 || !strings.Contains(body, "answered already") {
+		t.Errorf("a second answer gives %d: %s", res.StatusCode, body)
+	}
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, 1<<20)
+	seen := map[string]string{}
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		var f frame
+		if err := json.Unmarshal([]byte(data), &f); err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range f.HTML {
+			seen[k] = v
+		}
+		if strings.Contains(seen["run-head"], "✓ completed") {
+			break
+		}
+	}
+	_, page = send(t, ts, "GET", "/runs/"+id, "operator-token", nil)
+	for k, v := range seen { // what is live is what a reload shows
+		if !strings.HasPrefix(k, "ask-") && !strings.Contains(page, v) {
+			t.Errorf("%s is another thing after a reload: %s", k, v)
+		}
+	}
+	if !strings.Contains(page, "✓ completed") {
+		t.Error(page)
+	}
+}
+
+// The same start, sent twice, is one run.
+func TestStartOnce(t *testing.T) {
+	_, ts := serve(t, &Options{})
+	a, _ := start(t, ts, "Go", "Idempotency-Key", "a")
+	b, _ := start(t, ts, "Go", "Idempotency-Key", "a")
+	c, _ := start(t, ts, "Go", "Idempotency-Key", "c")
+	if a != b || a == c {
+		t.Errorf("%s %s %s", a, b, c)
+	}
+}
+
+// Whatever is in a title, a question or a text is text, and nothing is asked of other computers.
+func TestPayloads(t *testing.T) {
+	_, ts := serve(t, &Options{})
+	for _, evil := range []string{
+		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `javascript:alert(1)`, `</textarea><svg onload=alert(1)>`, `{{.}}`, "\x1b]0;x\x07\u202e", `' onmouseover='alert(1)`,
+	} {
+		id, page := start(t, ts, evil)
+		_, runs := send(t, ts, "GET", "/runs", "operator-token", nil)
+		_, records := send(t, ts, "GET", "/runs/"+id+"/records", "operator-token", nil)
+		_, history := send(t, ts, "GET", "/runs/"+id+"/history", "operator-token", nil)
+		_, form := send(t, ts, "GET", "/workflows/talk", "operator-token", nil)
+		for name, page := range map[string]string{"run": page, "runs": runs, "records": records, "history": history, "workflow": form} {
+			for _, bad := range []string{"<script>alert", "<img src=x", "<svg onload", "\x1b", "\u202e", `' onmouseover`} {
+				if strings.Contains(page, bad) {
+					t.Errorf("%s: %q is on the page of %s", name, bad, evil)
+				}
+			}
+		}
+	}
+	for in, bad := range map[string]string{
+		"<script>alert(1)</script>": "<script", "[x](javascript:alert(1))": "javascript:", "![x](http://evil.example/y.png)": "<img", "<img src=http://evil.example>": "<img",
+		"[x](data:text/html,<script>)": "data:", "<a onclick=x>": "onclick",
+	} {
+		if got := string(markdown(in)); strings.Contains(got, bad) {
+			t.Errorf("%s becomes %s", in, got)
+		}
+	}
+}
+
+// Each entry of the interface for programs is described, and the other way round; errors are problem documents.
+func TestAPI(t *testing.T) {
+	s, ts := serve(t, &Options{})
+	_, body := send(t, ts, "GET", "/api/v1/openapi.json", "viewer-token", nil)
+	var doc struct {
+		Paths map[string]map[string]any
+	}
+	if err := json.Unmarshal([]byte(body), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var described, there []string
+	for path, methods := range doc.Paths {
+		for m := range methods {
+			described = append(described, strings.ToUpper(m)+" "+path)
+		}
+	}
+	for _, x := range s.routes {
+		if strings.Contains(x.pattern, " /api/") && !strings.HasSuffix(x.pattern, "openapi.json") {
+			there = append(there, x.pattern)
+		}
+	}
+	slices.Sort(described)
+	slices.Sort(there)
+	if !slices.Equal(described, there) {
+		t.Errorf("described %v, there %v", described, there)
+	}
+	post := func(path, body string, header ...string) (*http.Response, string) {
+		t.Helper()
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", ts.URL+path, strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer operator-token")
+		for i := 0; i+1 < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := c.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		b, _ := io.ReadAll(res.Body)
+		return res, string(b)
+	}
+	res, body := post("/api/v1/runs", `{"workflow":"talk","inputs":{"topic":"Go"}}`, "Idempotency-Key", "1")
+	var started struct{ Run string }
+	if err := json.Unmarshal([]byte(body), &started); err != nil || res.StatusCode != 200 {
+		t.Fatal(res.StatusCode, body)
+	}
+	if _, again := post("/api/v1/runs", `{"workflow":"talk","inputs":{"topic":"Go"}}`, "Idempotency-Key", "1"); again != body {
+		t.Errorf("the same key gives %s", again)
+	}
+	at := "/api/v1/runs/" + started.Run
+	var view struct {
+		Questions []struct{ Path, Key string }
+		Seq       uint64
+	}
+	for deadline := time.Now().Add(10 * time.Second); len(view.Questions) == 0 && time.Now().Before(deadline); {
+		res, body = send(t, ts, "GET", at, "viewer-token", nil)
+		if err := json.Unmarshal([]byte(body), &view); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if res, _ := send(t, ts, "GET", at, "viewer-token", nil, "If-None-Match", res.Header.Get("ETag")); res.StatusCode != 304 {
+		t.Errorf("what is known is sent again: %d", res.StatusCode)
+	}
+	if res, body := post(at+"/answer", `{"path":"ask","key":"answer","answer":"yes"}`, "If-Match", `"1"`); res.StatusCode != 412 {
+		t.Errorf("an old ETag gives %d %s", res.StatusCode, body)
+	}
+	if res, body := post(at+"/answer", `{"path":"ask","key":"`+view.Questions[0].Key+`","answer":"yes"}`); res.StatusCode != 200 {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
+	if res, body := post(at+"/answer", `{"path":"ask","key":"no","answer":"yes"}`); res.StatusCode != 404 || res.Header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
+	}
+	if res, body := post("/api/v1/runs", `{"workflow":"talk","inputs":{"topic":5}}`); res.StatusCode != 422 || !strings.Contains(body, "topic") {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(func() string { _, b := send(t, ts, "GET", at+"/records", "viewer-token", nil); return b }()), "\n") {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("%s", line)
+		}
+	}
+}

@@ -1,0 +1,386 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/question"
+	"github.com/superstep-dev/superstep/internal/recipe"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// A kind is a page that lists items of the catalog.
+type kind struct{ Name, Title, One string }
+
+var kinds = []kind{
+	{host.Workflows, "Workflows", "workflow"}, {host.Agents, "Agents", "agent"}, {host.Tools, "Tools", "tool"}, {host.Skills, "Skills", "skill"},
+}
+
+func kindOf(r *http.Request) kind {
+	name := strings.Split(r.URL.Path, "/")[1]
+	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.Name == name })]
+}
+
+// itemsHandler answers GET /workflows, /agents, /tools and /skills.
+func (s *server) itemsHandler(w http.ResponseWriter, r *http.Request) error {
+	k := kindOf(r)
+	s.host.Refresh()
+	items, problems, err := s.host.List(r.Context(), k.Name, false)
+	if err != nil {
+		return err
+	}
+	used, err := s.usedBy(r.Context(), k)
+	if err != nil {
+		return err
+	}
+	last := map[string]string{}
+	if k.Name == host.Workflows {
+		infos, err := s.engine.Runs(r.Context(), nil)
+		if err != nil {
+			return err
+		}
+		for _, i := range slices.Backward(infos) { // the newest is left
+			last[i.Workflow] = string(i.Status)
+		}
+	}
+	var wrong []string
+	for _, p := range problems {
+		wrong = append(wrong, s.clean(p.Error()))
+	}
+	s.page(w, r, http.StatusOK, "items", map[string]any{"Title": k.Title, "Kind": k, "Items": items, "Problems": wrong, "Last": last, "Used": used,
+		"Acts": s.acts(r), "Program": s.opt.Program, "Command": s.opt.Program + " " + k.Name + " list"})
+	return nil
+}
+
+func (s *server) acts(r *http.Request) bool { return s.guard.of(r) == operating && !s.opt.ReadOnly }
+
+// usedBy returns what uses an agent or a skill, by its name.
+func (s *server) usedBy(ctx context.Context, k kind) (map[string][]string, error) {
+	out := map[string][]string{}
+	if k.Name != host.Agents && k.Name != host.Tools {
+		return out, nil
+	}
+	flows, _, err := s.host.List(ctx, host.Workflows, false)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range flows {
+		item, err := s.host.Look(w.Name)
+		if err != nil {
+			continue // it is listed with what is wrong
+		}
+		var walk func(steps []host.Step)
+		walk = func(steps []host.Step) {
+			for _, x := range steps {
+				if x.Uses != "" && !slices.Contains(out[x.Uses], w.Name) {
+					out[x.Uses] = append(out[x.Uses], w.Name)
+				}
+				walk(x.Steps)
+			}
+		}
+		walk(item.Steps)
+	}
+	if k.Name == host.Tools {
+		agents, _, err := s.host.List(ctx, host.Agents, false)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range agents {
+			for _, t := range a.Tools {
+				out[t] = append(out[t], "agent "+a.Name)
+			}
+		}
+	}
+	return out, nil
+}
+
+// itemHandler answers GET /agents/{name}, /tools/{name} and /skills/{name}.
+func (s *server) itemHandler(w http.ResponseWriter, r *http.Request) error {
+	k, name := kindOf(r), r.PathValue("name")
+	var item *host.Item
+	var err error
+	if k.Name == host.Tools {
+		var items []host.Item
+		items, _, err = s.host.List(r.Context(), k.Name, false)
+		if i := slices.IndexFunc(items, func(i host.Item) bool { return i.Name == name }); i >= 0 {
+			item = &items[i]
+		}
+	} else {
+		item, err = s.host.Show(k.Name, name)
+	}
+	if err != nil || item == nil {
+		return refuse(http.StatusNotFound, "There is no %s %s.", k.One, name)
+	}
+	used, err := s.usedBy(r.Context(), k)
+	if err != nil {
+		return err
+	}
+	s.page(w, r, http.StatusOK, "item", map[string]any{"Title": item.Name, "Kind": k, "Item": item, "Used": used[item.Name], "Program": s.opt.Program,
+		"Command": fmt.Sprintf("%s %s show %s", s.opt.Program, k.Name, clean.Shell(item.Name)), "Try": k.Name == host.Agents && s.acts(r) && item.State == catalog.Usable})
+	return nil
+}
+
+// flowHandler answers GET /workflows/{name}.
+func (s *server) flowHandler(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("name")
+	s.host.Refresh()
+	item, err := s.host.Look(name)
+	if err != nil {
+		return refuse(http.StatusNotFound, "There is no workflow %s.", name)
+	}
+	data := map[string]any{"Title": item.Name, "Item": item, "Acts": s.acts(r), "Program": s.opt.Program, "Draft": item.State == catalog.Draft, "Text": item.Text}
+	drawn, err := s.host.Draw(item)
+	if err == nil && drawn.Flow != nil {
+		flow, err := drawn.Flow(json.RawMessage("{}"))
+		if err == nil {
+			data["SVG"] = (&svgShape{flow.Shape()}).draw(nil, "")
+		} else {
+			data["None"] = s.clean(err.Error())
+		}
+	} else if err != nil {
+		data["None"] = s.clean(err.Error())
+	}
+	if item.Recipe() != nil || item.Text != "" {
+		problems, err := s.host.LintText(item.Name+".yaml", []byte(item.Text))
+		if err != nil {
+			return err
+		}
+		data["Problems"] = s.problems(problems)
+	}
+	if ready, err := s.host.Find(item.Name); err == nil {
+		data["Form"] = inputsOf(ready, s.lastInputs(r.Context(), item.Name))
+	} else {
+		data["NotReady"] = s.clean(err.Error())
+	}
+	infos, err := s.engine.Runs(r.Context(), nil)
+	if err != nil {
+		return err
+	}
+	infos = slices.DeleteFunc(infos, func(i runlog.Info) bool { return i.Workflow != item.Name })
+	rows, _, err := s.host.RunItems(r.Context(), infos[:min(10, len(infos))])
+	if err != nil {
+		return err
+	}
+	p := &runsPage{s: s}
+	var history strings.Builder
+	for _, row := range rows {
+		history.WriteString(s.html("runs-row", p.row(row)))
+	}
+	data["History"] = template.HTML(history.String()) //nolint:gosec // made by a template
+	data["Command"] = s.opt.Program + " run " + clean.Shell(item.Name)
+	s.page(w, r, http.StatusOK, "flow", data)
+	return nil
+}
+
+// A lintLine is a problem of a recipe.
+type lintLine struct {
+	Line, Col int
+	Text      string
+	Warning   bool
+}
+
+func (s *server) problems(list recipe.Problems) []lintLine {
+	var out []lintLine
+	for _, p := range list {
+		out = append(out, lintLine{p.Pos.Line, p.Pos.Col, s.clean(p.Text), p.Warning})
+	}
+	return out
+}
+
+// inputField is an input of a workflow in a form.
+type inputField struct {
+	workflow.Input
+	Value   string
+	Options []string
+	Long    bool
+}
+
+// inputsOf returns the form of a workflow with the inputs of the last run, or the defaults.
+func inputsOf(w *workflow.Workflow, last map[string]json.RawMessage) []inputField {
+	var out []inputField
+	for _, in := range w.List() {
+		if strings.HasPrefix(in.Description, "set by the run itself") {
+			continue
+		}
+		f := inputField{Input: in}
+		value := in.Default
+		if v, ok := last[in.Name]; ok {
+			value = v
+		}
+		f.Value = transcript.Clean(transcript.Value(value))
+		for _, e := range in.Enum {
+			f.Options = append(f.Options, fmt.Sprint(e))
+		}
+		f.Long = in.Type == "string" && len(in.Enum) == 0
+		out = append(out, f)
+	}
+	return out
+}
+
+// lastInputs returns the inputs of the newest run of a workflow.
+func (s *server) lastInputs(ctx context.Context, name string) map[string]json.RawMessage {
+	infos, err := s.engine.Runs(ctx, nil)
+	if err != nil {
+		return nil
+	}
+	i := slices.IndexFunc(infos, func(i runlog.Info) bool { return i.Workflow == name })
+	if i < 0 {
+		return nil
+	}
+	store, err := s.host.Store(ctx, true)
+	if err != nil {
+		return nil
+	}
+	recs, err := store.Read(ctx, infos[i].ID, 1, 1)
+	if err != nil || len(recs) == 0 {
+		return nil
+	}
+	var started struct{ Inputs map[string]json.RawMessage }
+	if json.Unmarshal(recs[0].Data, &started) != nil {
+		return nil
+	}
+	return started.Inputs
+}
+
+// given returns the inputs of a form as JSON.
+func (s *server) given(w *workflow.Workflow, form url.Values) (json.RawMessage, error) {
+	if text := strings.TrimSpace(form.Get("json")); text != "" {
+		if !json.Valid([]byte(text)) {
+			return nil, refuse(http.StatusUnprocessableEntity, "The inputs are no JSON object.")
+		}
+		if err := w.Check(json.RawMessage(text)); err != nil {
+			return nil, refuse(http.StatusUnprocessableEntity, "%v", err)
+		}
+		return json.RawMessage(text), nil
+	}
+	values := map[string]json.RawMessage{}
+	for _, in := range w.List() {
+		text := form.Get("in." + in.Name)
+		if strings.TrimSpace(text) == "" {
+			if in.Required {
+				return nil, refuse(http.StatusUnprocessableEntity, "%s is required.", in.Name)
+			}
+			continue
+		}
+		f := question.Field{Name: in.Name, Type: in.Type}
+		v, err := f.Read(text)
+		if in.Type == "string" {
+			v, err = json.Marshal(text)
+		}
+		if err != nil {
+			return nil, refuse(http.StatusUnprocessableEntity, "%v", err)
+		}
+		values[in.Name] = v
+	}
+	raw, err := json.Marshal(values)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Check(raw); err != nil {
+		return nil, refuse(http.StatusUnprocessableEntity, "%v", err)
+	}
+	return raw, nil
+}
+
+// startRun answers POST /runs.
+func (s *server) startRun(ctx context.Context, r *http.Request) (string, error) {
+	form := r.PostForm
+	w, err := s.host.Find(form.Get("workflow"))
+	if err != nil {
+		return "", refuse(http.StatusUnprocessableEntity, "%v", err)
+	}
+	inputs, err := s.given(w, form)
+	if err != nil {
+		return "", err
+	}
+	st := &Start{Workflow: w.Name, Inputs: inputs, Model: form.Get("model")}
+	if key := keyOf(r); key != "" { // also for a console that is started anew
+		st.ID = short("c", key)
+	}
+	id, err := s.start(ctx, st)
+	if err != nil {
+		return "", err
+	}
+	return "/runs/" + id, nil
+}
+
+// lintHandler answers POST /lint with the problems of a text, as HTML.
+func (s *server) lintHandler(w http.ResponseWriter, r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		return refuse(http.StatusBadRequest, "The form cannot be read: %v.", err)
+	}
+	problems, err := s.host.LintText(cmp.Or(r.PostForm.Get("name"), "recipe")+".yaml", []byte(r.PostForm.Get("text")))
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, err = fmt.Fprint(w, s.html("lint", s.problems(problems)))
+	return err
+}
+
+// draft answers POST /workflows/{name}/approve and /reject.
+func (s *server) draft(approve bool) act {
+	return func(_ context.Context, r *http.Request) (string, error) {
+		name := r.PathValue("name")
+		var err error
+		if approve {
+			_, err = s.host.Approve(name, r.PostForm.Get("replace") == "yes")
+		} else {
+			_, err = s.host.Reject(name)
+		}
+		if err != nil {
+			return "", refuse(http.StatusConflict, "%v", err)
+		}
+		if s.host.Refresh(); approve {
+			return "/workflows/" + url.PathEscape(name), nil
+		}
+		return "/workflows", nil
+	}
+}
+
+// settingsHandler answers GET /settings.
+func (s *server) settingsHandler(w http.ResponseWriter, r *http.Request) error {
+	conf := s.host.Configuration("")
+	settings, err := s.host.Effective(conf, func(string) string { return "" })
+	if err != nil {
+		return err
+	}
+	for i := range settings {
+		settings[i].Value = s.clean(settings[i].Value)
+	}
+	rules, err := s.host.Rules()
+	if err != nil {
+		return err
+	}
+	models, err := s.host.ListModels(r.Context())
+	if err != nil {
+		return err
+	}
+	place, err := s.host.Place()
+	if err != nil {
+		return err
+	}
+	s.page(w, r, http.StatusOK, "settings", map[string]any{"Title": "Settings", "Settings": settings, "Rules": rules, "Models": models, "Store": place.String(),
+		"DataDir": s.host.DataDir(), "Checks": s.host.Doctor(r.Context(), conf), "Acts": s.acts(r), "Program": s.opt.Program, "ReadOnly": s.opt.ReadOnly})
+	return nil
+}
+
+// forget answers POST /settings/forget.
+func (s *server) forget(_ context.Context, r *http.Request) (string, error) {
+	if err := s.host.Forget(r.PostForm.Get("rule")); err != nil {
+		return "", refuse(http.StatusConflict, "%v", err)
+	}
+	return "/settings", nil
+}

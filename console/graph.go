@@ -1,0 +1,127 @@
+package console
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/graph/draw"
+	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/transcript"
+)
+
+func mapKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
+
+// svgShape is a graph that can be drawn.
+type svgShape struct{ graph.Shape }
+
+// shapeOf returns the graph that a run has, which is read once.
+func (s *server) shapeOf(id string) func() (*svgShape, error) {
+	return sync.OnceValues(func() (*svgShape, error) {
+		ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+		defer cancel()
+		flow, err := s.engine.Reading(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if flow == nil {
+			return nil, errors.New("this workflow has no graph")
+		}
+		return &svgShape{flow.Shape()}, nil
+	})
+}
+
+// draw returns the picture, without its styles, which are those of the console.
+func (g *svgShape) draw(states map[string]draw.NodeStatus, selected string) template.HTML {
+	b := draw.SVG(g.Shape, &draw.Options{Status: states})
+	head, _, tail := styled(b)
+	b = slices.Concat(head, tail)
+	if selected != "" {
+		mark := fmt.Appendf(nil, ` data-path="%s"`, template.HTMLEscapeString(selected))
+		b = bytes.Replace(b, mark, append([]byte(` aria-current="true"`), mark...), 1)
+	}
+	return template.HTML(b) //nolint:gosec // names are escaped by package draw
+}
+
+// styled returns a picture before, in and after its styles.
+func styled(svg []byte) (head, style, tail []byte) {
+	head, rest, _ := bytes.Cut(svg, []byte("<style>"))
+	style, tail, _ = bytes.Cut(rest, []byte("</style>\n"))
+	return head, style, tail
+}
+
+// graphStyle returns the styles of pictures, which are the same for all.
+func graphStyle() []byte {
+	_, style, _ := styled(draw.SVG(graph.Shape{}, nil))
+	return style
+}
+
+// timeline draws when tasks ran: a row each, the newest of many.
+func (p *runPage) timeline() list {
+	return list{"timeline", []piece{{"run-timeline", 0, func() string { return p.s.html("run-timeline", p.bars()) }}}}
+}
+
+const mostBars = 120
+
+// A bar is a task on the timeline, in percent of its width.
+type bar struct {
+	Label, State, Link, Tip string
+	Left, Width             string
+	Selected                bool
+}
+
+func (p *runPage) bars() map[string]any {
+	r := p.r
+	if r.Started.IsZero() || len(r.Tasks) == 0 {
+		return nil
+	}
+	var tasks []*transcript.Task
+	for _, t := range p.sorted() {
+		if t.Depth <= 1 {
+			tasks = append(tasks, t)
+		}
+	}
+	more := max(0, len(tasks)-mostBars)
+	tasks = tasks[more:]
+	begin, end := r.Started, r.Started
+	for _, t := range tasks {
+		end = later(end, t.Left)
+	}
+	running := len(r.Active()) > 0 && p.at == 0 && r.Status == "running"
+	if running {
+		end = later(end, p.now.Truncate(2*time.Second)) // drawn anew every two seconds
+	}
+	whole := max(end.Sub(begin), time.Millisecond)
+	percent := func(d time.Duration) float64 { return math.Round(1000*float64(max(0, d))/float64(whole)) / 10 }
+	var bars []bar
+	for _, t := range tasks {
+		stop := cmp.Or(t.Left, end)
+		if !t.Ended() && t.State != transcript.Waiting {
+			stop = end
+		}
+		left := min(99.5, percent(t.Began.Sub(begin)))
+		bars = append(bars, bar{Label: t.Label(), State: state(t), Link: p.query("task", t.Path), Selected: t.Path == p.task,
+			Left: num(left), Width: num(max(0.5, min(100-left, percent(stop.Sub(t.Began))))),
+			Tip: fmt.Sprintf("%s: %s, %s", t.Label(), state(t), inwords.Brief(t.Time.Elapsed(p.now)))})
+	}
+	return map[string]any{"Bars": bars, "More": more, "Whole": inwords.Duration(whole), "Height": 22 * len(bars)}
+}
+
+func num(f float64) string { return fmt.Sprintf("%.1f", f) }
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
