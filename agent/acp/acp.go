@@ -261,11 +261,11 @@ func (r *runner) begin(ctx context.Context, p *process, st *external.Step) (*ext
 	note := fmt.Sprintf("%s works with your rights, outside of the sandbox", r.cmd.Name)
 	switch {
 	case s.tools != nil && len(r.cmd.withOurs) > 0:
-		note += ", with Superstep's tools in place of its own"
+		note += "; it has Superstep's tools in place of its own"
 	case s.tools != nil:
-		note += ", with Superstep's tools beside its own"
+		note += "; it has Superstep's tools beside its own"
 	case len(st.Tools.Names()) > 0:
-		note += ", with its own tools: it takes none from a server on HTTP"
+		note += "; it has its own tools, since it takes none from a server on HTTP"
 	case r.cmd.Asks:
 		note += "; it asks before it changes files or runs commands"
 	}
