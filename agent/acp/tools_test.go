@@ -201,7 +201,7 @@ func TestOurTools(t *testing.T) {
 		t.Errorf("got %+v, %s", out, out.Output)
 	}
 	r := s.fold(t, run.ID())
-	want := []string{"note scripted works with your rights, outside of the sandbox, with Superstep's tools beside its own", "text I look.", "tool look x: blue", "text It is blue."}
+	want := []string{"note scripted works with your rights, outside of the sandbox; it has Superstep's tools beside its own", "text I look.", "tool look x: blue", "text It is blue."}
 	if got := parts(r); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
@@ -236,7 +236,7 @@ func TestOurToolsOnly(t *testing.T) {
 	if string(out.Output) != `"url "` {
 		t.Errorf("got %+v, %s", out, out.Output)
 	}
-	if got := parts(s.fold(t, run.ID())); !strings.HasSuffix(got[0], "with its own tools: it takes none from a server on HTTP") {
+	if got := parts(s.fold(t, run.ID())); !strings.HasSuffix(got[0], "it has its own tools, since it takes none from a server on HTTP") {
 		t.Errorf("got %q", got)
 	}
 }
