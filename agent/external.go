@@ -191,7 +191,6 @@ func (o *outside) turn(ctx context.Context) (ended bool, err error) {
 	if text := said.Text(); text != "" {
 		o.out.Text, o.said = text, true
 	}
-	o.out.Usage = o.out.Usage.Add(out.Usage)
 	var calls []*outsideCall
 	for i := 1; ; i++ {
 		if calls, err = o.take(ctx, n, key, out, calls); err != nil {
@@ -293,11 +292,12 @@ func (o *outside) step(ctx context.Context, key, kind string) (*external.Stepped
 	}
 	if kind == "model" {
 		e.Cost = runlog.Amount{Turns: 1, Tokens: int64(len(s.Prompt)/bytesPerToken + outputTokens)}
-		e.Spent = func(output json.RawMessage) runlog.Amount {
-			var out external.Stepped
-			_ = json.Unmarshal(output, &out) // it was encoded as one
-			return runlog.Amount{Turns: 1, Tokens: int64(out.Usage.In) + int64(out.Usage.Out), Money: out.Money}
-		}
+	}
+	turns := e.Cost.Turns
+	e.Spent = func(output json.RawMessage) runlog.Amount {
+		var out external.Stepped
+		_ = json.Unmarshal(output, &out) // it was encoded as one
+		return runlog.Amount{Turns: turns, Tokens: int64(out.Usage.In) + int64(out.Usage.Out), Money: out.Money}
 	}
 	out, err := journal.Do(ctx, o.scope, e, func(ctx context.Context, _ string) (*external.Stepped, error) { return o.x.Step(ctx, o.with(s)) })
 	var happened *journal.HappenedError
@@ -306,6 +306,7 @@ func (o *outside) step(ctx context.Context, key, kind string) (*external.Stepped
 	}
 	if err == nil {
 		err = context.Cause(ctx) // a cancelled step has an outcome, too
+		o.out.Usage = o.out.Usage.Add(out.Usage)
 	}
 	return out, err
 }

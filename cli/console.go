@@ -32,7 +32,6 @@ that it starts execute in processes of their own: they continue if the console e
 	cmd.Flags().IntVar(&port, "port", 7676, "the `port` to listen on; 0 takes a free one")
 	cmd.Flags().BoolVar(&open, "open", false, "open the address in the browser")
 	cmd.Flags().BoolVar(&readOnly, "read-only", false, "show, and act on nothing")
-	acts(cmd, "port", "open", "read-only")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, done := a.stoppable(cmd.Context(), func() {})
 		defer done()

@@ -26,7 +26,6 @@ const newest = "newest"
 func addContinue(a *app, cmd *cobra.Command, ref *string) {
 	cmd.Flags().StringVar(ref, "continue", "", "run agent: send the message to the conversation of this `run` (default: the newest of this folder)")
 	cmd.Flags().Lookup("continue").NoOptDefVal = newest
-	acts(cmd, "continue")
 	_ = cmd.RegisterFlagCompletionFunc("continue", func(cmd *cobra.Command, _ []string, s string) ([]string, cobra.ShellCompDirective) {
 		return a.ids(cmd, nil, s)
 	})
@@ -158,7 +157,8 @@ func sendMessage(ctx context.Context, a *app, w *workflow.Workflow, info runlog.
 	return executeRun(ctx, a, &job{
 		engine: engine, flags: r, answers: ans, after: after,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
-			return engine.Continue(ctx, info.ID, message, &superstep.StartOptions{Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
+			return engine.Continue(ctx, info.ID, message, &superstep.StartOptions{ID: r.id, Answer: answer, Observe: observe, Budget: r.budget(),
+				SnapshotEvery: r.every})
 		},
 	})
 }

@@ -43,6 +43,12 @@ func acpAgent() {
 			}
 			return "end_turn"
 		}},
+		"second": {Modes: []string{"auto", "default"}, Prompt: func(a *acptest.Agent, text string) string {
+			_, told, _ := strings.Cut(text, "</instructions>\n\n")
+			told, _, _ = strings.Cut(told, "\n")
+			a.Say(a.Mode() + ": " + told)
+			return "end_turn"
+		}},
 		"plain": {Prompt: func(a *acptest.Agent, text string) string {
 			if strings.Contains(text, "</instructions>\n\nmake") {
 				a.Begin("c1", "make", "execute", map[string]string{"command": "make"})

@@ -100,6 +100,8 @@ func (a *app) setting(name string) string {
 type terminalBackend struct {
 	a      *app
 	global []string // the flags that the terminal was started with
+	dir    string   // to work in, "" for that of the process
+	rules  []string // flags of each run
 
 	mu sync.Mutex // an app is for one goroutine
 
@@ -140,7 +142,7 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	inputs := s.Inputs
 	switch {
 	case s.Run != "" && s.Message != "":
-		args = []string{"run", "agent", "--continue=" + s.Run}
+		args = []string{"run", "agent", "--continue=" + s.Run, "--" + runID + "=" + s.ID}
 		inputs, _ = json.Marshal(map[string]string{"prompt": s.Message})
 	case s.Run != "":
 		args = []string{"runs", "resume", "--", s.Run}
@@ -166,8 +168,8 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	if err != nil {
 		return "", err
 	}
-	args = detach.Args(args, slices.Concat([]string{"--on-ask=ask", "--output=text", "--plain"}, b.global)...)
-	p, err := detach.Start(ctx, exe, args, dir, func(id string) string {
+	args = detach.Args(args, slices.Concat([]string{"--on-ask=ask", "--output=text", "--plain"}, b.rules, b.global)...)
+	p, err := detach.Start(ctx, exe, b.dir, args, dir, func(id string) string {
 		dir, _ := b.host().Folder(id)
 		return dir
 	})
@@ -229,18 +231,18 @@ func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
 	models, none := b.a.models()
 	b.mu.Unlock()
 	m, err := h.Model("")
+	if none == nil {
+		var wrong error
+		c.Models, wrong = models.ListModels(ctx)
+		err = cmp.Or(err, wrong)
+	}
 	switch {
 	case err != nil:
 		c.NoModel = err.Error()
-	case none == nil && !models.HasModel(ctx):
+	case c.Models != nil && c.Models.Use.Name == host.Offline:
 		c.NoModel = "The model offline only quotes documents; to talk to an agent takes a language model."
 	default:
 		c.Model = m.Name()
-	}
-	if none == nil && c.Model != "" {
-		if list, err := models.ListModels(ctx); err == nil {
-			c.Why = list.Use.Why
-		}
 	}
 	return c, nil
 }
@@ -257,6 +259,7 @@ func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, 
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, exe, detach.Args(args, append(slices.Clone(b.global), "--no-input", "--color=never")...)...)
+	cmd.Dir = b.dir
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 3*time.Second // it ends what it has started
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem

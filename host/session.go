@@ -65,7 +65,9 @@ func (p *project) start(ctx context.Context, model string, n *needs) (s *Session
 	if err := p.settingsError(); err != nil {
 		return nil, err
 	}
-	p.tellPassed()
+	if p.of == "" { // else it was said at the start
+		p.tellPassed()
+	}
 	s = &Session{p: p, model: model}
 	defer func() {
 		if err != nil {
@@ -330,6 +332,10 @@ func (p *project) policy() (*permit.Policy, error) {
 	rules[permit.Granted] = granted
 	if rules[permit.BuiltIn], err = p.defaultRules(); err != nil {
 		return nil, err
+	}
+	if p.of != "" {
+		rules[permit.BuiltIn] = append(rules[permit.BuiltIn], permit.Rule{Decision: tool.Allow, Tool: "write_file", Pattern: "**"},
+			permit.Rule{Decision: tool.Allow, Tool: "edit_file", Pattern: "**"})
 	}
 	trusted := false
 	if c := p.settings.project; c != nil && p.SettingsState() == catalog.Usable {

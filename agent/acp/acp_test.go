@@ -101,7 +101,12 @@ func (s *stage) begin(t *testing.T) *superstep.Engine {
 	if s.cmd != nil {
 		cmd = *s.cmd
 	}
-	a := &agent.Agent{Name: "worker", Model: s.pool.Model(cmd, s.dir), Headless: s.head, Tools: s.tools, Gate: s.gate}
+	return s.engineOf(t, &agent.Agent{Name: "worker", Model: s.pool.Model(cmd, s.dir), Headless: s.head, Tools: s.tools, Gate: s.gate})
+}
+
+// engineOf opens the engine of a workflow of one agent.
+func (s *stage) engineOf(t *testing.T, a *agent.Agent) *superstep.Engine {
+	t.Helper()
 	g := graph.New("test", reduce.Replace[string])
 	g.AddNode(node.Agent("work", a, func(s string) (string, error) { return s, nil }, func(_ string, o *agent.Outcome) (string, error) { return o.Text, nil }))
 	g.Edge(graph.Start, "work")
@@ -294,6 +299,24 @@ var scripts = map[string]*acptest.Script{
 		a.Say("edited")
 		return "end_turn"
 	}},
+	// A command's output comes in pieces, as Codex sends it, and the costs and tokens come while it runs, as Qwen Code tells tokens. Nothing is said after it.
+	"printed": {Prompt: func(a *acptest.Agent, _ string) string {
+		used := func(in, out, cached, thought, total int) {
+			a.Update(map[string]any{"sessionUpdate": "agent_message_chunk", "content": map[string]any{"type": "text", "text": ""}, "_meta": map[string]any{
+				"usage": map[string]any{"inputTokens": in, "outputTokens": out, "cachedReadTokens": cached, "thoughtTokens": thought, "totalTokens": total}}})
+		}
+		a.Begin("c1", "make", "execute", map[string]any{"command": "make"})
+		time.Sleep(20 * time.Millisecond)
+		a.Live(map[string]any{"sessionUpdate": "usage_update", "used": 10, "size": 100, "cost": map[string]any{"amount": 0.001, "currency": "USD"}})
+		used(100, 20, 0, 0, 120)
+		used(100, 20, 60, 10, 120) // which are within the others
+		used(100, 20, 60, 10, 190) // which are not
+		for _, piece := range []string{"made ", "it\n"} {
+			a.Update(map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": "c1", "_meta": map[string]any{"terminal_output_delta": map[string]any{"data": piece}}})
+		}
+		a.Update(map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed", "rawOutput": map[string]any{"exit_code": 0}})
+		return "end_turn"
+	}},
 	// It uses a second turn of the model after a call.
 	"turns": {Prompt: func(a *acptest.Agent, text string) string {
 		if !strings.Contains(text, "interrupted") {
@@ -320,6 +343,23 @@ var scripts = map[string]*acptest.Script{
 		a.Begin("c1", "make", "execute", map[string]any{"command": "make"})
 		a.Log("did")
 		<-a.Cancelled()
+		return "end_turn"
+	}},
+	"spoken": {Prompt: spoken},
+	// It goes on when all others are at the same point.
+	"together": {Prompt: func(a *acptest.Agent, text string) string {
+		name, _, _ := strings.Cut(text, "\n")
+		a.Say("I am ")
+		a.Begin("c-"+name, "make "+name, "execute", map[string]any{"command": "make " + name})
+		a.Log("at " + name)
+		for range 1000 {
+			if a.Logged("at one")*a.Logged("at two")*a.Logged("at three")*a.Logged("at four")*a.Logged("at five") > 0 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		a.End("c-"+name, "made "+name)
+		a.Say(name)
 		return "end_turn"
 	}},
 	"version":    {Version: 2},
@@ -412,6 +452,49 @@ func TestUsage(t *testing.T) {
 	run, _ := s.start(t)
 	r := s.fold(t, run.ID())
 	if r.Spent.Money != 2000 || r.Spent.Tokens != 55 || r.Spent.Turns != 1 {
+		t.Errorf("spent %+v", r.Spent)
+	}
+	s.replayed(t, run.ID())
+}
+
+// Five sessions work in one process at once, and what happens in each is told of it alone.
+func TestFiveSessions(t *testing.T) {
+	t.Parallel()
+	s := open(t, "together")
+	e := s.begin(t)
+	runs := map[string]*superstep.Run{}
+	for _, name := range []string{"one", "two", "three", "four", "five"} {
+		run, err := e.Start(t.Context(), "test", json.RawMessage(fmt.Sprintf(`{"prompt":%q}`, name)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs[name] = run
+	}
+	for name, run := range runs {
+		if out := wait(t, run); string(out.Output) != strconv.Quote(name) {
+			t.Errorf("%s: got %+v, %s", name, out, out.Output)
+		}
+		want := []string{"text I am", "tool bash make " + name + ": made " + name, "text " + name}
+		if got := parts(s.fold(t, run.ID())); !slices.Equal(got[1:], want) {
+			t.Errorf("%s: parts %q", name, got)
+		}
+		s.replayed(t, run.ID())
+	}
+	if starts, sessions := len(s.logged("start")), len(s.logged("session/new")); starts != 1 || sessions != 5 {
+		t.Errorf("%d processes, %d sessions", starts, sessions)
+	}
+}
+
+// What is used and printed while a call runs counts and shows as well.
+func TestPrinted(t *testing.T) {
+	t.Parallel()
+	s := open(t, "printed")
+	run, _ := s.start(t)
+	r := s.fold(t, run.ID())
+	if got := parts(r); len(got) != 2 || got[1] != "tool bash make: made it" {
+		t.Errorf("parts %q", got)
+	}
+	if r.Spent.Tokens != 120+120+190 || r.Spent.Money != 1000 {
 		t.Errorf("spent %+v", r.Spent)
 	}
 	s.replayed(t, run.ID())

@@ -19,6 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/acp"
 	"github.com/superstep-dev/superstep/internal/acptest"
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
@@ -281,13 +282,19 @@ func TestIdle(t *testing.T) {
 	until(t, func() bool { return len(living(s.state)) == 0 })
 }
 
-// A real opencode works in the sandbox; see TestOpencode.
+// A real opencode works in the sandbox; see TestVendors.
 func TestOpencodeConfined(t *testing.T) {
 	t.Parallel()
-	set := opencode(t)
+	path := os.Getenv("SUPERSTEP_OPENCODE")
+	if path == "" {
+		t.Skip("SUPERSTEP_OPENCODE names no opencode")
+	}
+	v := vendors[slices.IndexFunc(vendors, func(v vendor) bool { return v.name == "opencode" })]
+	server := modeltest.NewServer(t, acptest.Words, &modeltest.Options{Wire: acptest.Lenient{Wire: v.wire}})
 	for _, mode := range modes(t) {
 		t.Run(string(mode), func(t *testing.T) {
-			s := set(t, "")
+			s := v.stage(t, path, server.URL)
+			s.cmd.Argv = s.cmd.Argv[3:] // without the shell
 			home, _ := procgroup.Variable(s.opt.Environ, "HOME")
 			for _, dir := range append(s.cmd.Needs.Write, "~/.config/opencode/agent") { // Landlock lets it make none of its own
 				if err := os.MkdirAll(strings.Replace(dir, "~", home, 1), 0o700); err != nil {
@@ -305,7 +312,7 @@ func TestOpencodeConfined(t *testing.T) {
 			if hosts := os.Getenv("SUPERSTEP_OPENCODE_NETWORK"); hosts != "" {
 				s.cmd.Needs.Network = []string{hosts}
 			}
-			s.play(t, "opencode-edit")
+			s.play(t, "edit")
 			if b, err := os.ReadFile(filepath.Join(s.dir, "a.txt")); err != nil || string(b) != "one\n2\n" {
 				t.Errorf("%q, %v", b, err)
 			}

@@ -42,13 +42,15 @@ const opencodeOurs = `{"permission":{"*":"deny","bash":"deny","codesearch":"deny
 // Known returns the agents that can be named without configuring them.
 func Known() []Command {
 	all := []Command{
-		{Name: "codex", Argv: []string{"codex-acp"}, Mode: "read-only", Login: "codex login", Asks: true},
+		{Name: "codex", Argv: []string{"codex-acp"}, Mode: "read-only", Login: "codex login", Asks: true,
+			Env: []string{`CODEX_CONFIG={"features":{"multi_agent":false}}`}}, // no sub-agents
 		{Name: "copilot", Argv: []string{"copilot", "--acp"}, Login: "copilot login"},
 		{Name: "gemini", Argv: []string{"gemini", "--acp", "--model", "gemini-2.5-pro"}, Mode: "default", Login: "gemini", Asks: true},
 		{Name: "opencode", Argv: []string{"opencode", "acp"}, Login: "opencode auth login", Asks: true,
 			Env:      []string{opencodeVariable + "=" + opencodeConfig, "OPENCODE_DISABLE_AUTOUPDATE=1"},
 			withOurs: []string{opencodeVariable + "=" + opencodeOurs, "OPENCODE_DISABLE_PROJECT_CONFIG=1"}},
-		{Name: "qwen", Argv: []string{"qwen", "--acp"}, Mode: "default", Login: "qwen", Asks: true},
+		{Name: "qwen", Argv: []string{"qwen", "--acp", "--exclude-tools", "agent"}, Mode: "default", Login: "qwen", Asks: true,
+			Env: []string{"QWEN_CODE_DISABLE_CRON=1", "QWEN_CODE_DISABLE_WORKFLOWS=1"}},
 	}
 	for i := range all {
 		all[i].equip()
@@ -106,7 +108,7 @@ func (c *Command) environ(user []string) []string {
 		switch {
 		case i < 0:
 			out = append(out, v)
-		case name == opencodeVariable: // what must hold is added to what the user wants
+		case strings.HasPrefix(value, "{"): // a configuration in JSON: what must hold is added to what the user wants
 			out[i] = name + "=" + merge(strings.TrimPrefix(out[i], name+"="), value)
 		default:
 			out[i] = v

@@ -68,7 +68,7 @@ func (s *stage) killed() {
 	for _, line := range s.logged("start") {
 		var pid int
 		if n, _ := fmt.Sscanf(line, "start %d", &pid); n == 1 {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+			_ = syscall.Kill(-pid, syscall.SIGKILL) // with what it has started; it may have ended
 		}
 	}
 }

@@ -35,6 +35,7 @@ type session struct {
 	based  bool          // cost is known, so that its change can be told
 	told   map[string]bool
 	worked time.Duration // on the turn, in the steps before
+	used   model.Usage   // in the turn, where it is told in pieces
 	plans  int
 	past   []event // of a session that is being loaded
 	loads  bool
@@ -133,6 +134,7 @@ func (s *session) prompt(text, mark string) {
 	s.mu.Lock()
 	s.busy, s.quiet, s.left = true, true, false
 	s.events, s.asks, s.calls, s.heard, s.worked = nil, nil, map[string]*call{}, map[string]int{}, 0
+	s.used = model.Usage{}
 	s.release()
 	s.mu.Unlock()
 	blocks := []map[string]string{{"type": "text", "text": text}}
@@ -145,15 +147,23 @@ func (s *session) prompt(text, mark string) {
 			Usage      *usage `json:"usage"`
 			Meta       struct {
 				Usage *usage `json:"usage"`
+				Quota struct {
+					Count *usage `json:"token_count"` // of Gemini CLI
+				} `json:"quota"`
 			} `json:"_meta"`
 		}
 		err := s.p.request(context.Background(), "session/prompt", map[string]any{"sessionId": s.id, "prompt": blocks}, &out)
 		e := event{kind: eventEnd, stop: out.StopReason, err: err}
-		for _, u := range []*usage{out.Usage, out.Meta.Usage} {
+		for _, u := range []*usage{out.Usage, out.Meta.Usage, out.Meta.Quota.Count} {
 			if u != nil && e.usage == (model.Usage{}) {
-				e.usage = model.Usage{In: u.In + u.Cached + u.Written, Out: u.Out + u.Thought, Cached: u.Cached, Written: u.Written, Reasoning: u.Thought}
+				e.usage = u.counted()
 			}
 		}
+		s.mu.Lock()
+		if e.usage == (model.Usage{}) {
+			e.usage = s.used
+		}
+		s.mu.Unlock()
 		s.push(e)
 	}()
 }
@@ -165,6 +175,23 @@ type usage struct {
 	Cached  int `json:"cachedReadTokens"`
 	Written int `json:"cachedWriteTokens"`
 	Thought int `json:"thoughtTokens"`
+	Total   int `json:"totalTokens"`
+
+	GeminiIn  int `json:"input_tokens"`
+	GeminiOut int `json:"output_tokens"`
+}
+
+// counted returns the usage in our terms: inputs with what was cached, outputs with the reasoning. Some agents count so, some do not; the total tells.
+func (u *usage) counted() model.Usage {
+	out := model.Usage{In: u.In + u.Cached + u.Written + u.GeminiIn, Out: u.Out + u.Thought + u.GeminiOut, Cached: u.Cached, Written: u.Written, Reasoning: u.Thought}
+	for _, in := range []int{out.In, u.In} {
+		for _, said := range []int{out.Out, u.Out} {
+			if u.Total > 0 && in+said == u.Total {
+				out.In, out.Out = in, said
+			}
+		}
+	}
+	return out
 }
 
 // answer answers permission requests and calls of our tools.
@@ -377,7 +404,7 @@ func (s *session) collect(st *external.Step, out *external.Stepped) (asks int, d
 				continue
 			}
 			say(out, e, st.Say)
-		case e.kind == eventCall && len(st.Open) == 0 && len(later) > 0:
+		case (e.kind == eventCall || e.kind == eventPlan) && len(later) > 0 && (len(st.Open) == 0 || len(unheard(st, out)) == 0):
 			return 0, true, nil // it belongs to what is said before it
 		case e.kind == eventCall || e.kind == eventAsk:
 			if e.call != nil && !e.call.told {
@@ -443,16 +470,20 @@ func (s *session) ended(st *external.Step, out *external.Stepped, err error) err
 	return nil
 }
 
-// unresolved adds results for the calls without one, at the end of a turn.
-func (s *session) unresolved(st *external.Step, out *external.Stepped) {
+// unheard returns the IDs of the calls of a step that have no result.
+func unheard(st *external.Step, out *external.Stepped) []string {
 	ids := slices.Clone(st.Open)
 	for _, c := range out.Started {
 		ids = append(ids, c.ID)
 	}
-	for _, id := range ids {
-		if slices.ContainsFunc(out.Results, func(r external.Result) bool { return r.Call == id }) {
-			continue
-		}
+	return slices.DeleteFunc(ids, func(id string) bool {
+		return slices.ContainsFunc(out.Results, func(r external.Result) bool { return r.Call == id })
+	})
+}
+
+// unresolved adds results for the calls without one, at the end of a turn.
+func (s *session) unresolved(st *external.Step, out *external.Stepped) {
+	for _, id := range unheard(st, out) {
 		out.Results = append(out.Results, external.Result{Call: id, Text: "the agent reported no result", Error: true})
 	}
 }
@@ -463,15 +494,19 @@ func say(out *external.Stepped, e event, live func(model.Part)) {
 	if e.kind == eventThought {
 		kind = model.Reasoning
 	}
+	m := &out.Message
+	n := len(m.Parts)
+	if n == 0 || m.Parts[n-1].Kind != kind {
+		if e.text = strings.TrimLeft(e.text, "\n"); e.text == "" { // Codex parts its reasoning so
+			return
+		}
+		m.Parts = append(m.Parts, model.Part{Kind: kind})
+		n++
+	}
 	if live != nil {
 		live(model.Part{Kind: kind, Text: e.text})
 	}
-	m := &out.Message
-	if n := len(m.Parts); n > 0 && m.Parts[n-1].Kind == kind {
-		m.Parts[n-1].Text += e.text
-		return
-	}
-	m.Parts = append(m.Parts, model.Part{Kind: kind, Text: e.text})
+	m.Parts[n-1].Text += e.text
 }
 
 // stopCode returns why a turn ended. It does not tell whether something was denied or cancelled.

@@ -64,7 +64,7 @@ var toolScripts = map[string]*acptest.Script{
 		a.Say(a.Call("c1", "run_workflow", map[string]string{}))
 		return "end_turn"
 	}},
-	"together": {Prompt: func(a *acptest.Agent, _ string) string {
+	"three at once": {Prompt: func(a *acptest.Agent, _ string) string {
 		var all sync.WaitGroup
 		for i := range 3 {
 			all.Go(func() { a.Log("got " + a.Call(fmt.Sprintf("c%d", i), "meet", map[string]int{"n": i})) })
@@ -304,7 +304,7 @@ func TestOurToolsAsk(t *testing.T) {
 
 func TestOurToolsTogether(t *testing.T) {
 	t.Parallel()
-	s, _ := equip(t, "together", freely, nil)
+	s, _ := equip(t, "three at once", freely, nil)
 	run, out := s.start(t)
 	if got := s.logged("got three"); len(got) != 3 || out.Status != runlog.Completed {
 		t.Errorf("got %+v; %q", out, acptest.Log(s.state))

@@ -57,7 +57,7 @@ func Main(scripts map[string]*Script) {
 		fmt.Fprintln(os.Stderr, "there is no script", name)
 		os.Exit(1)
 	}
-	a := &Agent{script: s, state: os.Getenv(stateVariable), out: bufio.NewWriter(os.Stdout), answers: map[string]chan json.RawMessage{}, sessions: map[string]*conversation{}}
+	a := &Agent{host: &host{script: s, state: os.Getenv(stateVariable), out: bufio.NewWriter(os.Stdout), answers: map[string]chan json.RawMessage{}, sessions: map[string]*conversation{}}}
 	a.Log("start " + fmt.Sprint(os.Getpid()))
 	a.left = -1
 	if b, err := os.ReadFile(a.dieFile()); err == nil {
@@ -83,8 +83,14 @@ func Log(state string) []string {
 	return strings.Split(strings.TrimSpace(string(b)), "\n")
 }
 
-// An Agent is the running agent, for its script.
+// An Agent is the running agent, for its script: in the session that it was prompted in.
 type Agent struct {
+	*host
+	session string
+}
+
+// host is what all sessions of the agent have.
+type host struct {
 	script *Script
 	state  string
 
@@ -93,8 +99,7 @@ type Agent struct {
 	next     int
 	answers  map[string]chan json.RawMessage
 	sessions map[string]*conversation
-	session  string // of the last prompt
-	left     int    // messages until it dies, negative for none
+	left     int // messages until it dies, negative for none
 }
 
 type conversation struct {
@@ -220,7 +225,7 @@ func (a *Agent) Lines(word string) []string {
 
 // DieAt lets the next agent with a state be killed in place of its nth message, from 0.
 func DieAt(state string, n int) error {
-	return os.WriteFile((&Agent{state: state}).dieFile(), []byte(fmt.Sprint(n)), 0o600)
+	return os.WriteFile((&Agent{host: &host{state: state}}).dieFile(), []byte(fmt.Sprint(n)), 0o600)
 }
 
 func (a *Agent) dieFile() string { return filepath.Join(a.state, "die") }
@@ -402,7 +407,7 @@ func (a *Agent) request(id json.RawMessage, method string, params json.RawMessag
 			return
 		}
 		a.open(in.SessionID, in.Servers)
-		a.session = in.SessionID
+		a = &Agent{a.host, in.SessionID}
 		for lines := bufio.NewScanner(f); lines.Scan(); {
 			var update map[string]any
 			_ = json.Unmarshal(lines.Bytes(), &update)
@@ -414,8 +419,8 @@ func (a *Agent) request(id json.RawMessage, method string, params json.RawMessag
 		a.sessions[in.SessionID].mode = in.ModeID
 		result(map[string]any{})
 	case "session/prompt":
+		a = &Agent{a.host, in.SessionID}
 		a.mu.Lock()
-		a.session = in.SessionID
 		c := a.sessions[in.SessionID]
 		c.cancelled, c.once = make(chan struct{}), &sync.Once{}
 		a.mu.Unlock()

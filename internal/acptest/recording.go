@@ -65,7 +65,8 @@ func record(file string) error {
 	}
 	var mu sync.Mutex
 	write := func(sign string, line []byte) {
-		_, _ = log.WriteString(sign + strings.TrimSpace(strings.ReplaceAll(string(line), dir, folder)) + "\n")
+		kept := strings.NewReplacer(dir, folder, os.Getenv("HOME"), "/the/home").Replace(string(line))
+		_, _ = log.WriteString(sign + strings.TrimSpace(kept) + "\n")
 	}
 	visits := &visits{write: func(sign string, v any) {
 		if line, err := json.Marshal(v); err == nil {
@@ -83,8 +84,8 @@ func record(file string) error {
 				shown, line = visits.pass(line)
 			}
 			mu.Lock()
-			if len(line) > 0 && !bytes.Contains(line, []byte("available_commands_update")) {
-				write(sign, shown)
+			if kept := short(shown); len(kept) > 0 {
+				write(sign, kept)
 			}
 			_, _ = to.Write(line)
 			mu.Unlock()
@@ -99,6 +100,30 @@ func record(file string) error {
 	}()
 	pass("< ", out, os.Stdout)
 	return cmd.Wait()
+}
+
+// short returns a line without what is of no use here and long: lists of commands, models and settings.
+func short(line []byte) []byte {
+	for _, kind := range []string{"available_commands_update", "config_option_update", "session_info_update"} {
+		if bytes.Contains(line, []byte(kind)) {
+			return nil
+		}
+	}
+	var msg struct {
+		Result map[string]any `json:"result"`
+	}
+	var all map[string]any
+	if json.Unmarshal(line, &msg) != nil || msg.Result["sessionId"] == nil || json.Unmarshal(line, &all) != nil {
+		return line
+	}
+	delete(msg.Result, "models")
+	delete(msg.Result, "configOptions")
+	all["result"] = msg.Result
+	b, err := json.Marshal(all)
+	if err != nil {
+		return line
+	}
+	return append(b, '\n')
 }
 
 // replay says what a recorded agent said, each time after what the client said then.

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/effort"
@@ -148,91 +147,16 @@ func (t *Terminal) argumentHint(text string) string {
 		}
 		for i := range t.catalog.Workflows {
 			if item := &t.catalog.Workflows[i]; strings.EqualFold(item.Name, name) {
-				return inputsHint(item.Inputs)
+				return arguments.Hint(item.Inputs)
 			}
 		}
 	}
 	return ""
 }
 
-// inputsHint lists the inputs of a workflow on one line: the required ones first, the others in brackets.
-func inputsHint(inputs []workflow.Input) string {
-	var out, more []string
-	for _, in := range inputs {
-		if strings.HasPrefix(in.Description, "set by the run itself") {
-			continue
-		}
-		s := transcript.Line(in.Name) + "=" + strings.ToUpper(in.Type)
-		if len(in.Enum) > 0 {
-			var words []string
-			for _, v := range in.Enum {
-				words = append(words, transcript.Line(fmt.Sprint(v)))
-			}
-			s = transcript.Line(in.Name) + "=" + strings.Join(words, "|")
-		}
-		if in.Required {
-			out = append(out, s)
-		} else {
-			more = append(more, "["+s+"]")
-		}
-	}
-	return strings.Join(append(out, more...), " ")
-}
-
-// Words splits a line as a shell does, without any expansion. A quote that is not closed goes to the end.
-func Words(line string) []string {
-	var out []string
-	var b strings.Builder
-	in, quote, last := false, rune(0), ' '
-	escaped := false
-	for _, r := range line {
-		switch {
-		case escaped:
-			b.WriteRune(r)
-			escaped = false
-		case r == '\\' && quote != '\'':
-			escaped, in = true, true
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote == 0 && (r == '"' || r == '\'' && (!in || last == '=')):
-			quote, in = r, true
-		case quote == 0 && (r == ' ' || r == '\t' || r == '\n'):
-			if in {
-				out = append(out, b.String())
-				b.Reset()
-			}
-			in = false
-		default:
-			b.WriteRune(r)
-			in = true
-		}
-		last = r
-	}
-	if in {
-		out = append(out, b.String())
-	}
-	return out
-}
-
-// readInputs reads the inputs of a workflow from words, as the command line does.
-func readInputs(w *workflow.Workflow, line string) (json.RawMessage, error) {
-	f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
-	f.Usage = func() {}
-	var g arguments.Given
-	f.VarP((*arguments.List)(&g.Pairs), "input", "i", "")
-	arguments.AddFlags(f, func(name string) bool { return f.Lookup(name) != nil }, w)
-	if err := f.Parse(Words(line)); err != nil {
-		return nil, err
-	}
-	if g.Words, g.Flags = f.Args(), f; f.ArgsLenAtDash() >= 0 {
-		g.Words = append(append(g.Words[:f.ArgsLenAtDash():f.ArgsLenAtDash()], "--"), g.Words[f.ArgsLenAtDash():]...)
-	}
-	return g.Inputs(w)
-}
-
 // runCommand starts a workflow with the inputs of a line, or asks for what is missing.
 func (t *Terminal) runCommand(w *workflow.Workflow, line string) tea.Cmd {
-	inputs, err := readInputs(w, line)
+	inputs, err := arguments.Line(w, line)
 	if err == nil {
 		return t.start(&Start{Workflow: w.Name, Inputs: inputs})
 	}
@@ -246,7 +170,7 @@ func (t *Terminal) runCommand(w *workflow.Workflow, line string) tea.Cmd {
 		schema := *w.Inputs
 		schema.Required, loose.Inputs = nil, &schema
 	}
-	has, lerr := readInputs(&loose, line)
+	has, lerr := arguments.Line(&loose, line)
 	if lerr != nil {
 		t.fail(err)
 		t.compose.set("/" + w.Name + " " + line)
@@ -276,11 +200,7 @@ func (t *Terminal) resumeCommand(args string) tea.Cmd {
 func (t *Terminal) openRun(ref string) tea.Cmd {
 	t.say("opening …")
 	return func() tea.Msg {
-		e, err := t.reader(t.ctx)
-		var info runlog.Info
-		if err == nil {
-			info, err = e.Find(t.ctx, ref)
-		}
+		info, err := t.find(ref)
 		if err == nil && info.Status == runlog.Interrupted {
 			_, err = t.backend.Start(t.ctx, &Start{Run: info.ID})
 		}
@@ -415,74 +335,58 @@ func (t *Terminal) modelCommand(args string) tea.Cmd {
 		t.say("the next chat or run uses the model that is configured")
 		return nil
 	}
-	t.say("looking for models …")
-	return func() tea.Msg {
-		out, err := t.backend.Command(t.ctx, "models", "list", "-o", "json")
-		var list struct {
-			Use       struct{ Model, Why string }
-			Providers []struct {
-				Configured bool
-				Missing    string
-				Name       string
-				Models     []struct{ Name string }
-			}
-		}
-		if err == nil {
-			err = json.Unmarshal([]byte(out), &list)
-		}
-		return doneMsg{func() {
-			if t.notice = ""; err != nil {
-				t.fail(err)
-				return
-			}
-			var offers []offer
-			var names, lacks []string
-			chosen, strain := effort.Split(t.model)
-			configured, _ := effort.Split(list.Use.Model)
-			for _, p := range list.Providers {
-				for _, m := range p.Models {
-					if !p.Configured {
-						lacks = append(lacks, m.Name)
-						continue
-					}
-					about := ""
-					if m.Name == configured {
-						about = "configured: " + list.Use.Why
-					}
-					if m.Name == chosen {
-						if about = strings.TrimSpace("chosen " + about); strain != "" {
-							about = "effort " + strain + ", " + about
-						}
-					}
-					names = append(names, m.Name)
-					offers = append(offers, offer{text: transcript.Line(m.Name), name: m.Name, about: transcript.Line(about)})
-				}
-			}
-			if args == "" {
-				t.push(newChoosePane(t, "model of the next chat or run", offers, func(o offer) tea.Cmd { choose(o.name); return nil }))
-				return
-			}
-			provider, _, whole := strings.Cut(args, "/")
-			for _, n := range names {
-				if strings.EqualFold(n, args) || strings.HasSuffix(strings.ToLower(n), "/"+strings.ToLower(args)) {
-					choose(n)
-					return
-				}
-			}
-			for _, p := range list.Providers {
-				switch {
-				case !strings.EqualFold(p.Name, provider) || !whole:
-				case p.Configured:
-					choose(args) // a name that is not in the list is the user's business
-					return
-				default:
-					t.fail(fmt.Errorf("%s is not set up: %s", p.Name, p.Missing))
-					return
-				}
-			}
-			t.fail(fmt.Errorf("there is no model %q%s", args, suggest.Hint(args, append(names, lacks...))))
-		}}
+	if t.catalog == nil || t.catalog.Models == nil {
+		t.fail(errors.New("the models are not known yet; /model again in a moment"))
+		return nil
 	}
+	var offers []offer
+	var names, lacks []string
+	chosen, strain := effort.Split(t.model)
+	use := &t.catalog.Models.Use
+	configured, _ := effort.Split(use.Name)
+	for _, p := range t.catalog.Models.Providers {
+		for _, m := range p.Models {
+			if !p.Configured {
+				lacks = append(lacks, m.Name)
+				continue
+			}
+			about := ""
+			if m.Name == configured {
+				about = "configured: " + use.Why
+			}
+			if m.Name == chosen {
+				if about = strings.TrimSpace("chosen " + about); strain != "" {
+					about = "effort " + strain + ", " + about
+				}
+			}
+			names = append(names, m.Name)
+			offers = append(offers, offer{text: transcript.Line(m.Name), name: m.Name, about: transcript.Line(about)})
+		}
+	}
+	if args == "" {
+		t.push(newChoosePane(t, "model of the next chat or run", offers, func(o offer) tea.Cmd { choose(o.name); return nil }))
+		return nil
+	}
+	for _, n := range names {
+		if strings.EqualFold(n, args) || strings.HasSuffix(strings.ToLower(n), "/"+strings.ToLower(args)) {
+			choose(n)
+			return nil
+		}
+	}
+	provider, _, whole := strings.Cut(args, "/")
+	for _, p := range t.catalog.Models.Providers {
+		switch {
+		case !strings.EqualFold(p.Name, provider) || !whole:
+		case p.Configured:
+			choose(args) // a name that is not in the list is the user's business
+			return nil
+		default:
+			t.fail(fmt.Errorf("%s is not set up: %s", p.Name, p.Missing))
+			return nil
+		}
+	}
+	t.fail(fmt.Errorf("there is no model %q%s", args, suggest.Hint(args, append(names, lacks...))))
+	return nil
 }
 
 // budgetCommand changes the budget of the shown run: an amount of US dollars, or limits such as tokens=200000.
@@ -494,7 +398,7 @@ func (t *Terminal) budgetCommand(args string) tea.Cmd {
 	line := []string{"runs", "budget"}
 	limits := map[string]string{"cost": "--max-cost", "money": "--max-cost", "tokens": "--max-tokens", "agents": "--max-agents", "turns": "--max-turns",
 		"calls": "--max-calls", "time": "--timeout", "timeout": "--timeout"}
-	for _, w := range Words(args) {
+	for _, w := range arguments.Words(args) {
 		key, value, ok := strings.Cut(w, "=")
 		flag := limits[strings.TrimPrefix(key, "max-")]
 		switch {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/internal/transcript"
@@ -459,7 +460,7 @@ func TestWords(t *testing.T) {
 	for line, want := range map[string][]string{
 		`a "b c" d='e "f' g\ h`: {"a", "b c", `d=e "f`, "g h"}, `it's`: {"it's"}, `""`: {""}, "": nil, `"open end`: {"open end"}, "a\n b": {"a", "b"},
 	} {
-		if got := Words(line); !slices.Equal(got, want) {
+		if got := arguments.Words(line); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}
@@ -557,13 +558,22 @@ func TestAgentMessage(t *testing.T) {
 	}
 }
 
+// modelList is what a host lists, from JSON.
+func modelList(t testing.TB, use, why, providers string) *host.ModelList {
+	t.Helper()
+	var out host.ModelList
+	if err := json.Unmarshal([]byte(providers), &out.Providers); err != nil {
+		t.Fatal(err)
+	}
+	out.Use.Name, out.Use.Why = use, why
+	return &out
+}
+
 func TestModelCommand(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.prints = func([]string) (string, error) {
-		return `{"use":{"model":"a/one","why":"a key"},"providers":[{"name":"a","configured":true,"models":[{"name":"a/one"},{"name":"a/two"}]},
-			{"name":"b","missing":"set B_KEY","models":[{"name":"b/x"}]}]}`, nil
-	}
+	d.term.catalog.Models = modelList(t, "a/one", "a key", `[{"name":"a","configured":true,"models":[{"name":"a/one"},{"name":"a/two"}]},
+		{"name":"b","missing":"set B_KEY","models":[{"name":"b/x"}]}]`)
 	d.press("/model TWO", "enter")
 	d.shows("uses a/two")
 	d.press("/model b/x", "enter")
@@ -581,9 +591,7 @@ func TestModelCommand(t *testing.T) {
 func TestEffortCommand(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.prints = func([]string) (string, error) {
-		return `{"use":{"model":"a/one","why":"a key"},"providers":[{"name":"a","configured":true,"models":[{"name":"a/one"}]}]}`, nil
-	}
+	d.term.catalog.Models = modelList(t, "a/one", "a key", `[{"name":"a","configured":true,"models":[{"name":"a/one"}]}]`)
 	for _, none := range []string{"", "offline", "acp:x"} {
 		d.term.model, d.term.catalog.Model = "", none
 		d.press("/effort high", "enter")
