@@ -63,6 +63,7 @@ type outside struct {
 	granted map[string]bool // calls that were allowed once and then interrupted, by their hashes
 	idle    bool            // the agent waits for a prompt
 	refused string          // what was denied since the prompt
+	lost    []string        // what the agent was to be told of an interruption, until it goes on
 	said    bool            // it has said something since then
 }
 
@@ -375,6 +376,9 @@ func (o *outside) take(ctx context.Context, turn int, key string, out *external.
 			return calls, err
 		}
 	}
+	if !out.Lost {
+		o.lost = nil
+	}
 	if out.Lost || out.Done {
 		return calls, o.interrupted(ctx, out)
 	}
@@ -481,11 +485,11 @@ func (o *outside) interrupted(ctx context.Context, out *external.Stepped) error 
 	}
 	switch {
 	case !out.Lost:
-	case out.Fresh:
+	case out.Fresh: // what the session before was to be told is told to this one
 		o.prompt = strings.Join(append([]string{o.first(true) + "\n\nAn earlier attempt at this was interrupted, and its conversation is lost. " +
-			"See what is done already before you continue."}, lost...), "\n")
+			"See what is done already before you continue."}, append(o.lost, lost...)...), "\n")
 	default:
-		o.prompt = strings.Join(append([]string{external.Continue}, lost...), "\n")
+		o.prompt, o.lost = strings.Join(append([]string{external.Continue}, lost...), "\n"), lost
 	}
 	return nil
 }

@@ -26,7 +26,6 @@ even if it is not in this store.`,
 		RunE:    func(cmd *cobra.Command, args []string) error { return collectBranches(cmd.Context(), a, args, dry) },
 	}
 	gc.Flags().BoolVar(&dry, "dry-run", false, "remove nothing, only say what would be")
-	acts(gc, "dry-run")
 	cmd := &cobra.Command{Use: "ralph", Short: "Clean up after the workflow ralph", Example: examples(a.cfg.Name, "ralph gc", ""), Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(gc)

@@ -87,7 +87,9 @@ func (s *server) action(pattern string, do act) {
 }
 
 // keyOf returns what identifies an action that may be sent twice, "" for nothing.
-func keyOf(r *http.Request) string { return cmp.Or(r.Header.Get("Idempotency-Key"), r.PostForm.Get("once")) }
+func keyOf(r *http.Request) string {
+	return cmp.Or(r.Header.Get("Idempotency-Key"), r.PostForm.Get("once"))
+}
 
 // runAct is an act on a run, which leads back to its page.
 func (s *server) runAct(do func(ctx context.Context, id string, form url.Values) (to string, err error)) act {

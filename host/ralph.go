@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,7 +126,7 @@ func (h trees) publish(ctx context.Context, top string, p *ralph.PullRequest) (s
 			return "", fmt.Errorf("%s is not installed; push %s and open the pull request yourself", name, p.Branch)
 		}
 		cmd := exec.CommandContext(ctx, path, args...)
-		cmd.Dir, cmd.Env = top, append(h.cfg.Environ[:len(h.cfg.Environ):len(h.cfg.Environ)], "GIT_TERMINAL_PROMPT=0", "GH_PROMPT_DISABLED=1")
+		cmd.Dir, cmd.Env = top, slices.Concat(h.cfg.Environ, []string{"GIT_TERMINAL_PROMPT=0", "GH_PROMPT_DISABLED=1"})
 		said := &procgroup.Tail{Limit: 8 << 10}
 		cmd.Stderr = said
 		out, err := cmd.Output()

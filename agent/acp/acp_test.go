@@ -346,6 +346,19 @@ var scripts = map[string]*acptest.Script{
 		return "end_turn"
 	}},
 	"spoken": {Prompt: spoken},
+	// It keeps no sessions.
+	"forgets": {Forgets: true, Prompt: func(a *acptest.Agent, text string) string {
+		switch {
+		case strings.Contains(text, "make it again: bash"):
+			a.Say("It was allowed.")
+		case strings.Contains(text, "The user denied this"):
+			a.Say("It was denied.")
+		default:
+			a.Ask(map[string]any{"toolCallId": "c1", "title": "make", "kind": "execute", "rawInput": map[string]any{"command": "make"}})
+			<-a.Cancelled()
+		}
+		return "end_turn"
+	}},
 	// It goes on when all others are at the same point.
 	"together": {Prompt: func(a *acptest.Agent, text string) string {
 		name, _, _ := strings.Cut(text, "\n")
@@ -485,6 +498,19 @@ func TestFiveSessions(t *testing.T) {
 	}
 }
 
+// What must hold in a configuration is added to what the user has in it.
+func TestConfiguration(t *testing.T) {
+	t.Parallel()
+	s := open(t, "probe")
+	s.opt.Environ = append(s.opt.Environ, `CODEX_CONFIG={"features":{"web":true,"multi_agent":true},"model":"m"}`, "PROBE=printf %s \"$CODEX_CONFIG\"")
+	c := known("codex")
+	c.Argv, c.Mode, c.Keys, c.Env = []string{os.Args[0]}, "", append(c.Keys, "PROBE"), append(c.Env, acptest.Env(s.script, s.state)...)
+	s.cmd = &c
+	if _, out := s.start(t); string(out.Output) != strconv.Quote(`{"features":{"multi_agent":false,"web":true},"model":"m"}`) {
+		t.Errorf("got %+v, %s", out, out.Output)
+	}
+}
+
 // What is used and printed while a call runs counts and shows as well.
 func TestPrinted(t *testing.T) {
 	t.Parallel()
@@ -581,6 +607,27 @@ func TestAnswerAfterExit(t *testing.T) {
 		t.Errorf("prompts %q", got)
 	}
 	s.replayed(t, run.ID())
+}
+
+// A new session, of an agent that has lost the one before, is told what was decided there.
+func TestDecidedBeforeNewSession(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]string{"once": `"It was allowed."`, "deny": `"It was denied."`} {
+		s := open(t, "forgets")
+		run, out := s.start(t)
+		s.engine.Close()
+		s.pool.Close()
+		s.begin(t)
+		s.allow(t, run, out, answer)
+		again, err := s.engine.Resume(t.Context(), run.ID(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out = wait(t, again); string(out.Output) != want {
+			t.Errorf("%s: got %+v", answer, out)
+		}
+		s.replayed(t, run.ID())
+	}
 }
 
 // Trap 3: what is cancelled is told by us. A run that is stopped and resumed continues in its session, and asks nothing twice.

@@ -47,8 +47,8 @@ func Known() []Command {
 		{Name: "copilot", Argv: []string{"copilot", "--acp"}, Login: "copilot login"},
 		{Name: "gemini", Argv: []string{"gemini", "--acp", "--model", "gemini-2.5-pro"}, Mode: "default", Login: "gemini", Asks: true},
 		{Name: "opencode", Argv: []string{"opencode", "acp"}, Login: "opencode auth login", Asks: true,
-			Env:      []string{opencodeVariable + "=" + opencodeConfig, "OPENCODE_DISABLE_AUTOUPDATE=1"},
-			withOurs: []string{opencodeVariable + "=" + opencodeOurs, "OPENCODE_DISABLE_PROJECT_CONFIG=1"}},
+			Env:      []string{"OPENCODE_CONFIG_CONTENT=" + opencodeConfig, "OPENCODE_DISABLE_AUTOUPDATE=1"},
+			withOurs: []string{"OPENCODE_CONFIG_CONTENT=" + opencodeOurs, "OPENCODE_DISABLE_PROJECT_CONFIG=1"}},
 		{Name: "qwen", Argv: []string{"qwen", "--acp", "--exclude-tools", "agent"}, Mode: "default", Login: "qwen", Asks: true,
 			Env: []string{"QWEN_CODE_DISABLE_CRON=1", "QWEN_CODE_DISABLE_WORKFLOWS=1"}},
 	}
@@ -85,9 +85,6 @@ func (c *Command) equip() {
 		c.Needs.Write, c.Needs.Read = []string{"~/.qwen"}, []string{"~/.qwen/settings.json", "~/.qwen/extensions", "~/.qwen/commands"}
 	}
 }
-
-// opencodeVariable holds a configuration of opencode as JSON.
-const opencodeVariable = "OPENCODE_CONFIG_CONTENT"
 
 // environ returns the variables of the agent's process, from the user's.
 func (c *Command) environ(user []string) []string {

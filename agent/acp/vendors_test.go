@@ -4,6 +4,7 @@ package acp_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,12 +32,12 @@ type vendor struct {
 
 var vendors = []vendor{
 	{"codex", "@agentclientprotocol/codex-acp@2.6.0", modeltest.Responses{}, func(t *testing.T, home, url string) []string {
-		file := filepath.Join(home, "config.toml")
+		file := filepath.Join(home, ".codex", "config.toml")
 		config := fmt.Sprintf("model = \"gpt-5.5\"\nmodel_provider = \"local\"\n[model_providers.local]\nname = \"local\"\nbase_url = %q\nwire_api = \"responses\"\n", url)
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(config), 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		return []string{"CODEX_HOME=" + home}
+		return nil
 	}},
 	{"gemini", "@google/gemini-cli@0.61.0", modeltest.Gemini{}, func(_ *testing.T, _, url string) []string {
 		return []string{"GOOGLE_GEMINI_BASE_URL=" + strings.TrimSuffix(url, "/v1beta"), "GEMINI_API_KEY=none"}
@@ -143,13 +144,19 @@ func TestVendors(t *testing.T) {
 	t.Parallel()
 	for _, v := range vendors {
 		t.Run(v.name, func(t *testing.T) {
-			path := os.Getenv("SUPERSTEP_" + strings.ToUpper(v.name))
-			if path == "" {
-				t.Skipf("SUPERSTEP_%s names no program; npm has it as %s", strings.ToUpper(v.name), v.install)
-			}
-			v.drive(t, path)
+			v.drive(t, v.program(t))
 		})
 	}
+}
+
+// program returns the path of the agent. It skips the test where there is none.
+func (v *vendor) program(t *testing.T) string {
+	variable := "SUPERSTEP_" + strings.ToUpper(v.name)
+	path := os.Getenv(variable)
+	if path == "" {
+		t.Skipf("%s names no program; npm has it as %s", variable, v.install)
+	}
+	return path
 }
 
 // stage is the agent with a folder and a home.
@@ -250,7 +257,7 @@ func (v *vendor) driveOurs(t *testing.T, path, url string) {
 }
 
 func (v *vendor) drive(t *testing.T, path string) {
-	server := modeltest.NewServer(t, acptest.Words, &modeltest.Options{Wire: acptest.Lenient{Wire: v.wire}})
+	server := acptest.NewWords(t, v.wire)
 	if v.name == "opencode" { // Codex and Qwen Code offer their models a search for tools instead, and Gemini CLI takes none in a folder that it does not trust
 		v.driveOurs(t, path, server.URL)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// Words is the handler of a model server for agents of other programs. What it says follows from the last message of the user, so that a conversation
+// words is the handler of a model server for agents of other programs. What it says follows from the last message of the user, so that a conversation
 // can begin anywhere in it.
-func Words(req *modeltest.ParsedRequest) modeltest.Reply {
+func words(req *modeltest.ParsedRequest) modeltest.Reply {
 	last := len(req.Messages) - 1
 	for last > 0 && req.Messages[last].Role != model.User {
 		last--
@@ -67,7 +67,7 @@ func Words(req *modeltest.ParsedRequest) modeltest.Reply {
 	case strings.Contains(said, "You were interrupted"), strings.Contains(said, "attempt at this was interrupted"): // in a new session
 		reply = modeltest.Text("It goes on.")
 	case strings.Contains(said, "endless"):
-		return modeltest.Reply{Parts: []model.Part{{Kind: model.Text, Text: "word "}}, Fault: modeltest.Infinite, At: 1, Pause: 50 * time.Millisecond}
+		return modeltest.Reply{Parts: []model.Part{{Kind: model.Text, Text: "word "}}, Fault: modeltest.Infinite, At: 1, Pause: 300 * time.Millisecond} // Gemini CLI ends what it takes for a loop
 	case strings.Contains(said, "which tools"):
 		var names []string
 		for _, t := range req.Tools {
@@ -131,11 +131,11 @@ func Words(req *modeltest.ParsedRequest) modeltest.Reply {
 	return reply
 }
 
-// Lenient is the wire of a model server that takes what the vendors' own programs send, as far as Words needs it.
-type Lenient struct{ modeltest.Wire }
+// lenient is the wire of a model server that takes what the vendors' own programs send, as far as words needs it.
+type lenient struct{ modeltest.Wire }
 
 // Parse implements [modeltest.Wire].
-func (l Lenient) Parse(r *http.Request, body []byte) (*modeltest.ParsedRequest, error) {
+func (lenient) Parse(r *http.Request, body []byte) (*modeltest.ParsedRequest, error) {
 	var in struct {
 		Model           string
 		Messages, Input []spoken
@@ -192,7 +192,7 @@ func (s *spoken) text() (text string, result bool) {
 	return text, result
 }
 
-// NewWords starts a server of Words that is closed when the test ends.
+// NewWords starts a model server for agents of other programs, which speaks a protocol and says words, and is closed when the test ends.
 func NewWords(t testing.TB, wire modeltest.Wire) *modeltest.Server {
-	return modeltest.NewServer(t, Words, &modeltest.Options{Wire: Lenient{wire}})
+	return modeltest.NewServer(t, words, &modeltest.Options{Wire: lenient{wire}})
 }

@@ -165,7 +165,12 @@ func (d *demo) say(text string) {
 	fmt.Fprintln(d.Stderr, d.Screen.Wrap(text))
 }
 
-func (d *demo) work() string { return filepath.Join(d.dir, "project") }
+func (d *demo) work() string {
+	if d.Ralph {
+		return filepath.Join(d.dir, "greet")
+	}
+	return filepath.Join(d.dir, "incident")
+}
 
 // showRalph has Ralph work on a small repository.
 func (d *demo) showRalph(ctx context.Context) error {

@@ -261,3 +261,39 @@ func TestProcessesAtOnce(t *testing.T) {
 		u.done(t, run)
 	}
 }
+
+// A git that outlives the process that was killed keeps the lock of the repository, so nobody works beside it.
+func TestGitOutlivesItsProcess(t *testing.T) {
+	t.Parallel()
+	u := unfinished(t)
+	dir := t.TempDir()
+	program, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeIn(t, dir, "git", "#!/bin/sh\ncase $1 in worktree) trap '' TERM; echo x >'"+dir+"/begun'; sleep 2; '"+program+"' \"$@\"; echo x >'"+dir+"/ended';; *) exec '"+program+"' \"$@\";; esac\n")
+	if err := os.Chmod(filepath.Join(dir, "git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := u.worker("1", "PATH="+dir+":"+os.Getenv("PATH"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for !exists(filepath.Join(dir, "begun")) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	tree, err := u.open().Tree(t.Context(), "1", "", "HEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !exists(filepath.Join(dir, "ended")) {
+		t.Error("it did not wait for the git of the killed process")
+	}
+	if readIn(t, tree.Path, "new.txt") != "untracked\n" {
+		t.Error("the worktree lacks its files")
+	}
+}

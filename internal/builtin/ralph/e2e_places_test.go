@@ -313,8 +313,9 @@ func TestExternalAgent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, pair())
 	var config strings.Builder
-	fmt.Fprintf(&config, "lab:\n  command: [%q]\n  env:\n", os.Args[0])
-	for _, v := range acptest.Env("worker", t.TempDir()) {
+	keeps := t.TempDir()
+	fmt.Fprintf(&config, "lab:\n  command: [%q]\n  write: [%q]\n  env:\n", os.Args[0], keeps)
+	for _, v := range acptest.Env("worker", keeps) {
 		name, value, _ := strings.Cut(v, "=")
 		fmt.Fprintf(&config, "    %s: %q\n", name, value)
 	}

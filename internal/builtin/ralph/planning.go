@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/plan"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
@@ -42,8 +43,15 @@ func git[T any](ctx context.Context, t *graph.Task, key, name string, do func(ct
 	return journal.Do(ctx, t.Scope(), e, func(ctx context.Context, _ string) (T, error) { return do(ctx) })
 }
 
-// run returns the name that the branches of a run have.
-func (s *state) run(t *graph.Task) string { return cmp.Or(t.Scope().Run(), s.Run) }
+// name returns the name that the branches of a run have. T is a task of the outer graph. If that runs within another workflow, its place there is a part
+// of the name, for that workflow may run it several times.
+func (s *state) name(t *graph.Task) string {
+	run := cmp.Or(t.Scope().Run(), s.Run)
+	if i := strings.LastIndexByte(t.Scope().Path(), '/'); i >= 0 {
+		run += "-" + hash(t.Scope().Path()[:i], "")[:6]
+	}
+	return run
+}
 
 // command runs a command of the user as an effect, and returns what it printed and whether it failed.
 func (r *runner) command(ctx context.Context, t *graph.Task, crew *Crew, key, name, command string) (tool.Result, error) {
@@ -62,7 +70,7 @@ func (r *runner) begin(ctx context.Context, t *graph.Task, s state) (u update, e
 			return u, err
 		}
 	}
-	run := t.Scope().Run()
+	run := s.name(t)
 	u.Run = &run
 	path, err := git(ctx, t, "worktree", "worktree", func(ctx context.Context) (string, error) {
 		if r.in.Dirty {
@@ -204,7 +212,7 @@ func usable(p *plan.Plan, others []string) error {
 
 // crew opens what works in the folder of the run.
 func (r *runner) crew(ctx context.Context, t *graph.Task, s *state, role string) (*Crew, error) {
-	run := s.run(t)
+	run := s.name(t)
 	path, err := git(ctx, t, "worktree", "worktree", func(ctx context.Context) (string, error) {
 		tree, err := r.trunk(ctx, s, run)
 		if err != nil {
@@ -319,7 +327,7 @@ func (r *runner) gate(s *state) string {
 
 // finish removes the worktrees and says what the run has come to.
 func (r *runner) finish(ctx context.Context, t *graph.Task, s state) (u update, err error) {
-	run := s.run(t)
+	run := s.name(t)
 	out := r.summary(&s, run)
 	if r.in.PlanOnly {
 		out = Output{Text: s.Plan.YAML()}
@@ -328,7 +336,7 @@ func (r *runner) finish(ctx context.Context, t *graph.Task, s state) (u update, 
 		t.PassOver("")
 	}
 	if r.in.PR && s.Tip != "" && r.opt.Publish != nil {
-		if out.PR, err = r.publish(ctx, t, &s, &out); err != nil {
+		if out.PR, err = r.publish(ctx, &out); err != nil {
 			return u, err
 		}
 		out.Text += "\n" + out.PR + "\n"
@@ -349,12 +357,9 @@ func (r *runner) finish(ctx context.Context, t *graph.Task, s state) (u update, 
 }
 
 // publish opens a pull request once, if the user allows it.
-func (r *runner) publish(ctx context.Context, t *graph.Task, s *state, out *Output) (string, error) {
+func (r *runner) publish(ctx context.Context, out *Output) (string, error) {
 	const open, leave = "open it", "leave it"
-	p := &PullRequest{Branch: out.Branch, Base: r.in.Branch, Title: firstLine(r.in.Prompt), Body: out.Text}
-	if len(p.Title) > 70 {
-		p.Title = p.Title[:strings.LastIndexByte(p.Title[:70], ' ')+1] + "…"
-	}
+	p := &PullRequest{Branch: out.Branch, Base: r.in.Branch, Title: clean.Clip(strings.TrimLeft(firstLine(r.in.Prompt), "# "), 70), Body: out.Text}
 	what := fmt.Sprintf("Push %s to origin and open a pull request? This runs git push and gh pr create with your rights, outside of the sandbox.", p.Branch)
 	answer, err := graph.Ask[string](ctx, graph.Question{Key: "pr", Text: what, Options: []string{open, leave}})
 	if err != nil || answer == leave {

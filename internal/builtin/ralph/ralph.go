@@ -232,8 +232,8 @@ func (in *Inputs) begin(ctx context.Context, repo *gitwork.Repo) error {
 		return errors.New("include_uncommitted: your changes belong to HEAD; leave out --base, or check it out")
 	}
 	if n := len(s.Dirty); n > 0 && !in.Dirty {
-		in.Notes = append(in.Notes, fmt.Sprintf("%s not part of it, such as %s; add them with --include-uncommitted",
-			inwords.Plural(n, "uncommitted change")+" are", s.Dirty[0].Path))
+		in.Notes = append(in.Notes, fmt.Sprintf("not part of it: %s, such as %s; add them with --include-uncommitted",
+			inwords.Plural(n, "uncommitted change"), s.Dirty[0].Path))
 	}
 	if in.Commit == "" {
 		return nil

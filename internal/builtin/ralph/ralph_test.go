@@ -39,7 +39,6 @@ type script struct {
 
 	mu    sync.Mutex
 	asked map[string][]string // the first messages, by role
-	calls map[string]int
 }
 
 func (s *script) role(prompt string) string {
@@ -123,17 +122,17 @@ func task(id string, blockedBy ...string) plan.Task {
 
 // world is a repository with a workflow that works on it.
 type world struct {
-	t      *testing.T
-	dir    string
-	trees  string
-	script *script
-	model  model.Model
-	store  runlog.Store
-	w      *workflow.Workflow
-	id     string
-	run    func(ctx context.Context, dir, command string) (string, bool, error) // in place of a shell
-	skip   []string                                                             // of the tasks
-	tools  func(dir string) *tool.Set
+	t         *testing.T
+	dir       string
+	trees     string
+	script    *script
+	model     model.Model
+	store     runlog.Store
+	w         *workflow.Workflow
+	id        string
+	run       func(ctx context.Context, dir, command string) (string, bool, error) // in place of a shell
+	published []ralph.PullRequest
+	skip      []string // of the tasks
 }
 
 func newWorld(t *testing.T, s *script) *world {
@@ -156,6 +155,10 @@ func newWorld(t *testing.T, s *script) *world {
 	w.store = runlog.NewMemory(nil)
 	w.w, err = ralph.New(&ralph.Options{
 		Prepare: func(in *ralph.Inputs) error { in.Model = "test"; return nil }, Open: w.open,
+		Publish: func(_ context.Context, _ string, p *ralph.PullRequest) (string, error) {
+			w.published = append(w.published, *p)
+			return "https://example.org/1", nil
+		},
 		Dir: func() string { return w.dir }, Trees: func() string { return w.trees },
 	})
 	if err != nil {
@@ -782,5 +785,72 @@ func (w *world) steer(path, text string) {
 	}
 	if err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// A pull request is opened once, and only if the user says so.
+func TestPullRequest(t *testing.T) {
+	t.Parallel()
+	s := &script{planner: planOf(task("1")), worker: writes}
+	w := newWorld(t, s)
+	in := map[string]any{"prompt": "# Build it\n\nwell", "yes": true, "pr": true}
+	_, err := w.start(in)
+	paused, ok := errors.AsType[*graph.Paused](err)
+	if !ok || len(w.published) != 0 || !strings.Contains(paused.Questions[0].Text, "gh pr create") {
+		t.Fatal(err)
+	}
+	w.answer(&paused.Questions[0], "open it")
+	out := w.must(in)
+	if out.PR != "https://example.org/1" || len(w.published) != 1 || w.published[0].Branch != "superstep/run1" || w.published[0].Base != "main" || w.published[0].Title != "Build it" {
+		t.Errorf("%+v %+v", out, w.published)
+	}
+}
+
+// Within another workflow, each use of ralph has a branch of its own.
+func TestTwiceInOneRun(t *testing.T) {
+	t.Parallel()
+	s := &script{planner: planOf(task("1"))}
+	n := 0
+	s.worker = func(_ string, turn int) []model.Part {
+		if turn > 0 {
+			return say("done")
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		n++
+		return write(fmt.Sprintf("f%d.txt", n), "x")
+	}
+	w := newWorld(t, s)
+	inputs, err := w.w.Settle(json.RawMessage(`{"prompt":"x","yes":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var branches []string
+	g := graph.New("outer", func(s int, u int) int { return s + u })
+	for _, name := range []string{"a", "b"} {
+		g.AddNode(graph.Node[int, int]{Name: name, Run: func(ctx context.Context, t *graph.Task, _ int) (int, error) {
+			b, err := w.w.RunNested(ctx, inputs, t.Nested(""))
+			var out ralph.Output
+			if err == nil {
+				err = json.Unmarshal(b, &out)
+			}
+			branches = append(branches, out.Branch)
+			return 1, err
+		}})
+	}
+	g.Edge(graph.Start, "a")
+	g.Edge("a", "b")
+	g.Edge("b", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := flow.Run(t.Context(), 0, &graph.RunOptions{Store: w.store, ID: "outer"}); err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range branches {
+		if got := w.git("-C", w.dir, "ls-tree", "--name-only", b); got != fmt.Sprintf("README\nf%d.txt", i+1) {
+			t.Errorf("%s: %s", b, got)
+		}
 	}
 }

@@ -69,7 +69,7 @@ func (r *runner) review(ctx context.Context, t *graph.Task, s state) (u update, 
 		Cut        bool
 	}
 	c, err := git(ctx, t, "diff", "diff", func(ctx context.Context) (c change, err error) {
-		tree, err := r.trunk(ctx, &s, s.run(t))
+		tree, err := r.trunk(ctx, &s, s.name(t))
 		if err != nil {
 			return c, err
 		}
@@ -217,7 +217,9 @@ func (r *runner) judge(_ context.Context, _ *graph.Task, s state) (u update, err
 		tip = v.Tip
 		for _, f := range v.Findings {
 			if f.Priority < 3 {
-				serious = append(serious, f)
+				if !slices.Contains(serious, f) {
+					serious = append(serious, f)
+				}
 			} else if !slices.Contains(s.Open, f) && !slices.Contains(minor, f) {
 				minor = append(minor, f)
 			}

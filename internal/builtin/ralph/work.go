@@ -62,7 +62,7 @@ func (r *runner) work(ctx context.Context, t *graph.Task, s state) (u update, er
 	if err := t.Emit(ctx, "tasks", list); err != nil {
 		return u, err
 	}
-	flow, begin, err := r.tasks(&s, s.run(t))
+	flow, begin, err := r.tasks(&s, s.name(t))
 	if err != nil {
 		return u, err
 	}
@@ -104,7 +104,7 @@ func (r *runner) tasks(s *state, run string) (*graph.Flow[done, result], done, e
 			Instead: func(_ done, err error) result {
 				return result{ID: p.ID, Title: p.Title, Status: plan.Failed, Error: err.Error(), Branch: gitwork.Branch(run, p.ID)}
 			},
-			Run: func(ctx context.Context, t *graph.Task, d done) (result, error) { return r.task(ctx, t, s, p, d) },
+			Run: func(ctx context.Context, t *graph.Task, d done) (result, error) { return r.task(ctx, t, s, run, p, d) },
 		}
 		for _, b := range p.BlockedBy {
 			if _, ended := begin[b]; !ended {
@@ -141,14 +141,14 @@ type job struct {
 }
 
 // task works on a task until it is merged or has failed.
-func (r *runner) task(ctx context.Context, t *graph.Task, s *state, p plan.Task, d done) (res result, err error) {
+func (r *runner) task(ctx context.Context, t *graph.Task, s *state, run string, p plan.Task, d done) (res result, err error) {
 	res = result{ID: p.ID, Title: p.Title, Status: plan.Completed}
 	for _, b := range p.BlockedBy {
 		if d[b].Status != plan.Completed {
 			return result{ID: p.ID, Title: p.Title, Status: plan.Pending, Error: "it waits for " + b + ", which is not done"}, nil
 		}
 	}
-	j := &job{runner: r, Task: p, s: s, t: t, run: s.run(t)}
+	j := &job{runner: r, Task: p, s: s, t: t, run: run}
 	if err := j.tell(ctx, p.ID, "", plan.InProgress); err != nil {
 		return res, err
 	}
