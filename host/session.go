@@ -495,7 +495,7 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 	if a.Gate, err = s.gate(d); err != nil {
 		return nil, err
 	}
-	if isExternal(m.Name()) { // it has its own tools
+	if isExternal(m.Name()) && p.h.keepsTools(m.Name(), d) {
 		a.Prompt = strings.TrimSpace(d.Prompt)
 		return a, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -24,10 +25,12 @@ import (
 	"github.com/superstep-dev/superstep/internal/acptest"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
 func TestMain(m *testing.M) {
+	maps.Copy(scripts, toolScripts)
 	acptest.Main(scripts)
 	os.Exit(m.Run())
 }
@@ -43,6 +46,10 @@ type stage struct {
 	mode   string
 	cmd    *acp.Command // nil for the script
 	head   bool         // nobody can be asked
+	tools  *tool.Set    // of ours
+	gate   tool.Gate
+	beside bool // another agent works at the same time
+	budget *runlog.Budget
 	engine *superstep.Engine
 }
 
@@ -94,7 +101,7 @@ func (s *stage) begin(t *testing.T) *superstep.Engine {
 	if s.cmd != nil {
 		cmd = *s.cmd
 	}
-	return s.engineOf(t, &agent.Agent{Name: "worker", Model: s.pool.Model(cmd, s.dir), Headless: s.head})
+	return s.engineOf(t, &agent.Agent{Name: "worker", Model: s.pool.Model(cmd, s.dir), Headless: s.head, Tools: s.tools, Gate: s.gate})
 }
 
 // engineOf opens the engine of a workflow of one agent.
@@ -103,6 +110,11 @@ func (s *stage) engineOf(t *testing.T, a *agent.Agent) *superstep.Engine {
 	g := graph.New("test", reduce.Replace[string])
 	g.AddNode(node.Agent("work", a, func(s string) (string, error) { return s, nil }, func(_ string, o *agent.Outcome) (string, error) { return o.Text, nil }))
 	g.Edge(graph.Start, "work")
+	if s.beside {
+		g.AddNode(node.Agent("other", a, func(s string) (string, error) { return s, nil }, func(was string, _ *agent.Outcome) (string, error) { return was, nil }))
+		g.Edge(graph.Start, "other")
+		g.Edge("other", graph.End)
+	}
 	g.Edge("work", graph.End)
 	f, err := g.Compile()
 	if err != nil {
@@ -121,7 +133,7 @@ func (s *stage) engineOf(t *testing.T, a *agent.Agent) *superstep.Engine {
 // start starts the run and waits for its end or pause.
 func (s *stage) start(t *testing.T) (*superstep.Run, superstep.Outcome) {
 	t.Helper()
-	run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"go"}`), nil)
+	run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"go"}`), &superstep.StartOptions{Budget: s.budget})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +142,7 @@ func (s *stage) start(t *testing.T) (*superstep.Run, superstep.Outcome) {
 
 func wait(t *testing.T, run *superstep.Run) superstep.Outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	out, err := run.Wait(ctx)
 	if err != nil {

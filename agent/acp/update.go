@@ -120,6 +120,7 @@ func (c *content) text() string {
 // A call is a call of one of the agent's tools, as it is known so far.
 type call struct {
 	id      string
+	ours    string // the tool of ours that it calls
 	title   string
 	kind    string
 	status  string
@@ -190,6 +191,17 @@ func (s *session) seen(raw json.RawMessage, asked bool) {
 		c.paths = nil
 		for _, l := range *u.Locations {
 			c.paths = append(c.paths, l.Path)
+		}
+	}
+	if c.ours == "" && !c.shown {
+		c.ours = s.ours(c)
+	}
+	if c.ours != "" && !s.loads {
+		if c.ended = over; !over || s.heard[c.ours] > 0 { // it is shown by the run, which performs it
+			if over {
+				s.heard[c.ours]--
+			}
+			return
 		}
 	}
 	if !c.shown && (asked || over || c.status == "in_progress") { // what is pending may be half of it

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/superstep-dev/superstep"
@@ -17,6 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/acptest"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
+	"github.com/superstep-dev/superstep/tool"
 )
 
 // A vendor is an agent of another program. SUPERSTEP_ and its name in capitals hold the path of its program.
@@ -118,6 +120,19 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
+// What opencode sent with our tools is, too: it calls them here as it did then.
+func TestRecordedTools(t *testing.T) {
+	t.Parallel()
+	file, err := filepath.Abs(filepath.Join("testdata", "opencode-ours.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, made := equip(t, "", rules{"look": tool.Allow, "make": tool.Ask}, nil)
+	c := known("opencode")
+	c.Argv, c.Env, s.cmd = []string{os.Args[0]}, acptest.ReplayEnv(file), &c
+	s.useBoth(t, made)
+}
+
 // TestVendors drives real agents against a model server on this machine, those whose programs are named, such as with
 //
 //	npm install --ignore-scripts --prefix /tmp/oc opencode-ai@1.18.33
@@ -146,7 +161,12 @@ func (v *vendor) program(t *testing.T) string {
 
 // stage is the agent with a folder and a home.
 func (v *vendor) stage(t *testing.T, path, url string) *stage {
-	s, c, home := open(t, ""), known(v.name), t.TempDir()
+	return v.at(t, open(t, ""), path, url)
+}
+
+// at puts the agent on a stage.
+func (v *vendor) at(t *testing.T, s *stage, path, url string) *stage {
+	c, home := known(v.name), t.TempDir()
 	if err := os.WriteFile(filepath.Join(s.dir, "a.txt"), []byte("one\ntwo\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +177,90 @@ func (v *vendor) stage(t *testing.T, path, url string) *stage {
 	return s
 }
 
+// record lets the agent's traffic be written to a file.
+func (s *stage) record(file string) {
+	_ = os.MkdirAll("testdata", 0o700)
+	_ = os.Remove(file)                                          // there may be none
+	s.cmd.Argv = append([]string{os.Args[0]}, s.cmd.Argv[3:]...) // without the shell
+	s.cmd.Env = append(acptest.RecordEnv(file), s.cmd.Env...)
+}
+
+// useBoth has the agent use two tools of ours: one is called freely, and one is asked about. Each call has one row.
+func (s *stage) useBoth(t *testing.T, made *atomic.Int32) {
+	t.Helper()
+	run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"use both"}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := wait(t, run)
+	if len(out.Open) != 1 || out.Open[0].Call.Tool != "make" {
+		t.Fatalf("got %+v; parts %q", out, parts(s.fold(t, run.ID())))
+	}
+	s.allow(t, run, out, "once")
+	again, err := s.engine.Resume(t.Context(), run.ID(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out = wait(t, again)
+	rows := slices.DeleteFunc(parts(s.fold(t, run.ID())), func(l string) bool { return !strings.HasPrefix(l, "tool ") })
+	if slices.Sort(rows); string(out.Output) != `"Ready, after 2 results."` || made.Load() != 1 || !slices.Equal(rows, []string{"tool look x: blue", "tool make x: number 1"}) {
+		t.Errorf("got %+v, %s; made %d; rows %q", out, out.Output, made.Load(), rows)
+	}
+	s.replayed(t, run.ID())
+}
+
+// driveOurs is drive with our tools.
+func (v *vendor) driveOurs(t *testing.T, path, url string) {
+	ours := func(t *testing.T, gate tool.Gate, during func()) (*stage, *atomic.Int32) {
+		s, made := equip(t, "", gate, during)
+		return v.at(t, s, path, url), made
+	}
+	t.Run("ours", func(t *testing.T) {
+		s, made := ours(t, rules{"look": tool.Allow, "make": tool.Ask}, nil)
+		if os.Getenv("SUPERSTEP_ACP_RECORD") != "" {
+			file, err := filepath.Abs(filepath.Join("testdata", v.name+"-ours.txt"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.record(file)
+		}
+		s.useBoth(t, made)
+	})
+	// Its model is offered nothing else but its list of tasks, whatever the project's own settings say.
+	t.Run("ours only", func(t *testing.T) {
+		s, _ := ours(t, freely, nil)
+		hostile := `{"permission":{"bash":"allow","superstep_*":"deny"},"agent":{"build":{"permission":{"bash":"allow","edit":"allow"}}}}`
+		if err := os.WriteFile(filepath.Join(s.dir, "opencode.json"), []byte(hostile), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"which tools"}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := wait(t, run); string(out.Output) != `"superstep_look superstep_make superstep_meet todowrite"` {
+			t.Errorf("got %+v, %s", out, out.Output)
+		}
+	})
+	t.Run("ours, killed in a call", func(t *testing.T) {
+		var s *stage
+		var made *atomic.Int32
+		s, made = ours(t, freely, func() { s.killed() })
+		run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"use both"}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := wait(t, run); string(out.Output) != `"It goes on."` || made.Load() != 1 || len(s.logged("start")) != 2 {
+			t.Errorf("got %+v, %s; made %d, %q", out, out.Output, made.Load(), parts(s.fold(t, run.ID())))
+		}
+		s.replayed(t, run.ID())
+	})
+}
+
 func (v *vendor) drive(t *testing.T, path string) {
 	server := acptest.NewWords(t, v.wire)
+	if v.name == "opencode" { // Codex and Qwen Code offer their models a search for tools instead, and Gemini CLI takes none in a folder that it does not trust
+		v.driveOurs(t, path, server.URL)
+	}
 	for name := range plays {
 		t.Run(name, func(t *testing.T) {
 			s := v.stage(t, path, server.URL)
@@ -167,10 +269,7 @@ func (v *vendor) drive(t *testing.T, path string) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_ = os.MkdirAll("testdata", 0o700)
-				_ = os.Remove(file)                                          // there may be none
-				s.cmd.Argv = append([]string{os.Args[0]}, s.cmd.Argv[3:]...) // without the shell
-				s.cmd.Env = append(acptest.RecordEnv(file), s.cmd.Env...)
+				s.record(file)
 			}
 			s.play(t, name)
 			if b, err := os.ReadFile(filepath.Join(s.dir, plays[name].file)); err != nil || string(b) != plays[name].content {

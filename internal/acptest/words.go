@@ -45,6 +45,15 @@ func words(req *modeltest.ParsedRequest) modeltest.Reply {
 		}
 		return call("exec_command", map[string]any{"cmd": command})
 	}
+	ours := func(name string) string { // as the vendor names a tool of Superstep's MCP server, "" for none
+		i := slices.IndexFunc(req.Tools, func(t model.ToolSpec) bool {
+			return strings.Contains(t.Name, "superstep") && strings.HasSuffix(t.Name, "_"+name)
+		})
+		if i < 0 {
+			return ""
+		}
+		return req.Tools[i].Name
+	}
 	_, path, _ := strings.Cut(said, "edit ")
 	path, _, _ = strings.Cut(path, "\n")
 	reply := modeltest.Text(fmt.Sprintf("Ready, after %d results.", results))
@@ -59,6 +68,18 @@ func words(req *modeltest.ParsedRequest) modeltest.Reply {
 		reply = modeltest.Text("It goes on.")
 	case strings.Contains(said, "endless"):
 		return modeltest.Reply{Parts: []model.Part{{Kind: model.Text, Text: "word "}}, Fault: modeltest.Infinite, At: 1, Pause: 300 * time.Millisecond} // Gemini CLI ends what it takes for a loop
+	case strings.Contains(said, "which tools"):
+		var names []string
+		for _, t := range req.Tools {
+			names = append(names, t.Name)
+		}
+		slices.Sort(names)
+		reply = modeltest.Text(strings.Join(names, " "))
+	case strings.Contains(said, "use both") && results == 0:
+		reply = call(ours("look"), map[string]any{"at": "x"})
+		two := call(ours("make"), map[string]any{"at": "x"})
+		two.Parts[0].Call.ID += "_2"
+		reply.Parts = append(reply.Parts, two.Parts...)
 	case results == 1 && strings.Contains(said, "edit ") && has("ask_user_question"): // Qwen Code has read the file
 		reply = call("edit", map[string]any{"file_path": path, "old_string": "two", "new_string": "2"})
 	case results > 0:

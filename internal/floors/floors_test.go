@@ -51,7 +51,7 @@ var siblings = map[string][]string{
 	"internal/demo":       {"internal/tui"},
 	"internal/tui":        {"internal/arguments"},
 	"graph/node":          {"agent"},
-	"internal/external":   {"model"},
+	"internal/external":   {"model", "tool"},
 	"internal/providers":  {"model", "model/anthropic", "model/cassette", "model/gemini", "internal/offline", "model/openai", "internal/prices"},
 	"runlog/stores":       {"runlog/file", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/sqlite", "runlog/storekit"},
 	"internal/carry":      {"runlog"},
