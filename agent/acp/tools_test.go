@@ -406,6 +406,37 @@ func TestOurToolsBeside(t *testing.T) {
 	}
 }
 
+// With room for one process they work one after the other. One that waits for a call of ours gives its place to another, such as one that works for it,
+// and continues in a new process.
+func TestOurToolsOneProcess(t *testing.T) {
+	t.Parallel()
+	s, _ := equip(t, "looks", freely, nil)
+	s.opt.Processes, s.beside = 1, true
+	if _, out := s.start(t); out.Status != runlog.Completed {
+		t.Errorf("got %+v", out)
+	}
+	var nested superstep.Outcome
+	s, made := equip(t, "makes", freely, nil)
+	set, err := s.tools.With(&tool.Tool{Name: "make", Description: "Make it", Input: &jsonschema.Schema{Type: "object"}, Run: func(ctx context.Context, _ *tool.Call) (string, error) {
+		if made.Add(1) == 1 {
+			run, err := s.engine.Start(ctx, "test", json.RawMessage(`{"prompt":"nested"}`), nil)
+			if err != nil {
+				return "", err
+			}
+			nested, err = run.Wait(ctx)
+			return "number 1", err
+		}
+		return "number 2", nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.tools, s.opt.Processes = set, 1
+	if _, out := s.start(t); string(out.Output) != `"It is made."` || nested.Status != runlog.Completed {
+		t.Errorf("got %+v; nested %+v; %q", out, nested, acptest.Log(s.state))
+	}
+}
+
 // Wherever Superstep is killed, what a tool of ours makes is made once, unless a user was asked before it was made again.
 func TestOurToolsKilledAtEveryAppend(t *testing.T) {
 	t.Parallel()
