@@ -189,8 +189,8 @@ func (c *command) run(ctx context.Context, in *input, args ...string) ([]byte, e
 	said := &procgroup.Tail{Limit: maxErrors}
 	cmd.Stdout, cmd.Stderr = out, said
 	err := cmd.Run()
-	if err != nil && cmd.Process != nil {
-		procgroup.Kill(cmd.Process)
+	if ctx.Err() != nil && cmd.Process != nil {
+		procgroup.Kill(cmd.Process) // the others of its group
 	}
 	switch {
 	case out.cut && in.limit > 0:
