@@ -204,7 +204,7 @@ func (h *Host) Show(kind, name string) (*Item, error) {
 func (h *Host) showWorkflow(name string) (*Item, error) {
 	i, err := h.Look(name)
 	if err != nil {
-		return nil, err
+		return i, err
 	}
 	for _, j := range i.Judgements {
 		i.Facts = append(i.Facts, [2]string{"needs", "a language model: " + j.String()})
@@ -227,7 +227,7 @@ func (h *Host) showWorkflow(name string) (*Item, error) {
 }
 
 // Look returns the workflow that a word names by its name, an alias or the path of a recipe, trusted or not; or the draft of
-// that name.
+// that name. A recipe with mistakes is returned with them.
 func (h *Host) Look(word string) (*Item, error) {
 	if h.IsFile(word) {
 		e, err := h.loadRecipe(word)
@@ -254,7 +254,7 @@ func (h *Host) Look(word string) (*Item, error) {
 		}
 		switch {
 		case err == nil && e.Recipe == nil:
-			return nil, invalid(e)
+			return &Item{Item: listed, Text: string(e.Text), file: e}, invalid(e)
 		case err == nil:
 			i := h.recipeItem(e, listed)
 			return &i, nil
