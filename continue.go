@@ -22,7 +22,8 @@ import (
 //   - Of a run that has ended, of any workflow, a new run is made, whose Parent it is: its agent knows the conversation so far. The
 //     first workflow of the engine that has Continue runs it, or that of the run if it has.
 //
-// The options are those of Start; the title is that of the run if it is "", and SnapshotEvery is for a new run only.
+// The options are those of Start; the title is that of the run if it is "", and ID and SnapshotEvery are for a new run only. If a run has the ID, Continue
+// returns a *ConflictError.
 func (e *Engine) Continue(ctx context.Context, id, message string, opt *StartOptions) (*Run, error) {
 	leave, err := e.enter()
 	if err != nil {
@@ -293,7 +294,7 @@ func (c *continuing) child(ctx context.Context, info *runlog.Info) (*Run, error)
 		im := *before.Imported
 		im.Records, started.Imported = 0, &im
 	}
-	id, err := e.begin(ctx, &started, nil)
+	id, err := e.begin(ctx, c.opt.ID, &started, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -337,12 +337,15 @@ func TestContinueEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	ends(t, first, runlog.Completed)
-	second, err := e.Continue(ctx, first.ID(), "Sure?", nil)
+	second, err := e.Continue(ctx, first.ID(), "Sure?", &superstep.StartOptions{ID: "second"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := ends(t, second, runlog.Paused)
-	if i := info(t, e, second.ID()); second.ID() == first.ID() || i.Parent != first.ID() || i.Title != "What is it?" {
+	if _, err := e.Continue(ctx, first.ID(), "Sure?", &superstep.StartOptions{ID: "second"}); !errors.As(err, new(*superstep.ConflictError)) {
+		t.Errorf("an ID that another run has: %v", err)
+	}
+	if i := info(t, e, second.ID()); second.ID() != "second" || i.Parent != first.ID() || i.Title != "What is it?" {
 		t.Errorf("%+v", i)
 	}
 	if !strings.Contains(string(out.Output), "As I said, 7.") {

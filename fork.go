@@ -96,7 +96,7 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 	if o.Title != "" {
 		started.Title = o.Title
 	}
-	out.ID, err = e.begin(ctx, &started, forked.Records)
+	out.ID, err = e.begin(ctx, "", &started, forked.Records)
 	return out, err
 }
 
@@ -259,7 +259,7 @@ func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*
 	if err := e.repeats(ctx, out, head, forked, false); err != nil {
 		return nil, err
 	}
-	out.ID, err = e.begin(ctx, &begun, forked.Records)
+	out.ID, err = e.begin(ctx, "", &begun, forked.Records)
 	return out, err
 }
 
@@ -307,11 +307,14 @@ func (e *Engine) edits(started *runlog.RunStarted, given []graph.Edit) ([]graph.
 	return out, nil
 }
 
-// begin creates a run with the given records. No process executes it yet.
-func (e *Engine) begin(ctx context.Context, started *runlog.RunStarted, recs []runlog.Record) (id string, err error) {
-	j, err := e.create(ctx, "", &journal.Options{Create: &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: started.Parent}})
+// begin creates a run with the given records, and with the ID unless it is "". No process executes it yet.
+func (e *Engine) begin(ctx context.Context, id string, started *runlog.RunStarted, recs []runlog.Record) (_ string, err error) {
+	j, err := e.create(ctx, id, &journal.Options{Create: &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: started.Parent}})
 	if err != nil {
 		return "", err
+	}
+	if j.Info().Head > 0 {
+		return "", errors.Join(&ConflictError{id, "it has records"}, j.Close(context.WithoutCancel(ctx)))
 	}
 	batch := make([]runlog.Record, len(recs)+1)
 	if batch[0], err = j.New(runlog.KindRunStarted, "", started); err == nil {

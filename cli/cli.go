@@ -101,17 +101,18 @@ type app struct {
 // settings are the global flags.
 type settings struct {
 	tui.Settings
-	output   string
-	config   string
-	dataDir  string
-	store    string
-	keyFile  string
-	volatile bool
-	offline  bool
-	model    string
-	leave    leave         // of the commands that execute a run
-	turn     time.Duration // the longest turn of a model, 0 for the default
-	width    int           // the steps of a recipe at once, 0 for what it says
+	output    string
+	config    string
+	dataDir   string
+	store     string
+	keyFile   string
+	volatile  bool
+	offline   bool
+	model     string
+	leave     leave         // of the commands that execute a run
+	turn      time.Duration // the longest turn of a model, 0 for the default
+	width     int           // the steps of a recipe at once, 0 for what it says
+	processes int           // of agents of other programs at once, 0 for the default
 }
 
 func newApp(cfg *host.Config, opt *Options) *app {
@@ -177,7 +178,7 @@ func (a *app) chosen() host.Settings {
 	rules, _ := a.set.leave.rules() // they were checked
 	return host.Settings{
 		DataDir: a.set.dataDir, Store: a.set.store, Origin: storeOrigin(a), KeyFile: a.set.keyFile, Volatile: a.set.volatile, Offline: a.set.offline,
-		Model: a.set.model, UserModel: userModel, TurnTimeout: a.set.turn, Concurrency: a.set.width, Rules: rules,
+		Model: a.set.model, UserModel: userModel, TurnTimeout: a.set.turn, Concurrency: a.set.width, AgentProcesses: a.set.processes, Rules: rules,
 		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives,
 		Notice: a.told,
 		Passed: func(text string) {

@@ -158,7 +158,8 @@ func sendMessage(ctx context.Context, a *app, w *workflow.Workflow, info runlog.
 	return executeRun(ctx, a, &job{
 		engine: engine, flags: r, answers: ans, after: after,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
-			return engine.Continue(ctx, info.ID, message, &superstep.StartOptions{Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
+			return engine.Continue(ctx, info.ID, message, &superstep.StartOptions{ID: r.id, Answer: answer, Observe: observe, Budget: r.budget(),
+				SnapshotEvery: r.every})
 		},
 	})
 }

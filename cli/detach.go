@@ -47,7 +47,7 @@ func (a *app) startDetached(ctx context.Context, r *running) error {
 	if r.onAsk == "" {
 		args = detach.Args(args, "--on-ask=wait") // somebody else answers
 	}
-	p, err := detach.Start(ctx, exe, detach.Args(args, "--output=text", "--plain"), filepath.Join(a.host().DataDir(), "live"), func(id string) string {
+	p, err := detach.Start(ctx, exe, "", detach.Args(args, "--output=text", "--plain"), filepath.Join(a.host().DataDir(), "live"), func(id string) string {
 		dir, _ := a.host().Folder(id)
 		return dir
 	})

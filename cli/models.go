@@ -26,7 +26,7 @@ func modelsCommand(a *app) *cobra.Command {
 			"does it answer, how fast, at what cost?"),
 	}
 	m := a
-	c.AddCommand(modelsList(m), modelsUse(m), modelsTest(m), modelsUpdate(m))
+	c.AddCommand(modelsList(m), modelsUse(m), modelsTest(m), modelsUpdate(m), modelsAllow(m))
 	return listFirst(a, c)
 }
 
@@ -99,13 +99,7 @@ func printModels(a *app, list *host.ModelList) error {
 		if i == 0 {
 			a.out.line("\nagents of other programs, used only where they are named as a model of an agent")
 		}
-		state := "installed"
-		if !x.Installed {
-			state = "not installed"
-		} else if x.Asks {
-			state += ", asks before it acts"
-		}
-		a.out.line(fmt.Sprintf("%-15s %s: %s", transcript.Line(x.Name), transcript.Line(x.Command), state))
+		a.out.line(fmt.Sprintf("%-15s %s: %s", transcript.Line(x.Name), transcript.Line(x.Command), transcript.Line(x.State())))
 	}
 	a.out.line("\n" + priced(&list.Prices))
 	if list.Prices.Warning != "" {
@@ -238,6 +232,43 @@ func modelsUpdate(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&force, "force", false, "take prices that are older than those that hold")
 	acts(cmd, "force")
 	return cmd
+}
+
+func modelsAllow(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "allow NAME", Short: "Let runs use an agent of another program, such as opencode",
+		Example: examples(a.cfg.Name, "models allow opencode", "", "models list", "the agents there are"),
+		Args:    nargs(1, 1, "models allow: name one agent; `models list` shows those there are"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			path, err := a.here().AllowAgent(args[0])
+			if err != nil {
+				return err
+			}
+			return a.print(map[string]string{"agent": args[0], "config": path}, args[0]+" is allowed: "+path)
+		},
+	}
+}
+
+// allowing calls do, which starts nothing before it fails. If it fails since an agent of another program is used for the first time, the user is asked.
+func (a *app) allowing(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		x := a.host().Unallowed(err)
+		if x == nil || !a.tty.Asks() {
+			return err
+		}
+		a.tty.Fresh(ctx)
+		where := "It works in the sandbox, and may use the network."
+		if !x.Sandboxed {
+			where = "It has your rights."
+		}
+		if !a.tty.Confirm(ctx, fmt.Sprintf("\n%s is another program: %s. %s Let runs use it from now on?", transcript.Line(x.Name), transcript.Line(x.Command), where)) {
+			return err
+		}
+		if _, err := a.host().AllowAgent(x.Name); err != nil {
+			return err
+		}
+	}
 }
 
 // modelTest is the result of testing a model.

@@ -99,6 +99,7 @@ func TestModels(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/models",
 		RequireExplicitExec: true,
+		Condition:           scriptCondition,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("HOME", e.WorkDir+"/home")

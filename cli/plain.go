@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/suggest"
-	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -94,7 +94,7 @@ func (t *plainTerminal) modeled(args ...string) []string {
 func (t *plainTerminal) command(ctx context.Context, line string) {
 	a := t.a
 	name, rest, _ := strings.Cut(line, " ")
-	words, lower := tui.Words(rest), strings.ToLower(name)
+	words, lower := arguments.Words(rest), strings.ToLower(name)
 	switch lower {
 	case "clear", "new":
 		t.run, t.chat = "", false

@@ -33,6 +33,7 @@ type running struct {
 	width      int // steps of a recipe at once
 	maxSteps   int
 	agents     int
+	processes  int // of other programs' agents
 	maxCost    float64
 	maxTokens  int64
 	maxAgents  int64
@@ -56,6 +57,7 @@ func (r *running) add(f *pflag.FlagSet) {
 	f.DurationVar(&r.turn, "turn-timeout", 0, "end a model's turn after this long, or after half of it without progress (default: 10m)")
 	f.IntVar(&r.width, "max-concurrency", 0, "run at most this many steps of a recipe at once, whatever it says (default: its own limit)")
 	f.IntVar(&r.agents, "parallel-agents", journal.DefaultAgents, "run at most this many agents at once, whatever began them")
+	f.IntVar(&r.processes, "agent-processes", 4, "let at most this many agents of other programs run at once")
 	f.IntVar(&r.maxSteps, "max-steps", 0, "stop after this many supersteps (default: the workflow's own limit)")
 	r.leave.add(f)
 	f.BoolVar(&r.streamText, "stream-text", false, streamTextHelp)
@@ -92,7 +94,7 @@ func (r *running) check(a *app) (tui.Answers, error) {
 		flag string
 		n    int64
 	}{
-		{"--parallel-agents", int64(r.agents)}, {"--max-concurrency", int64(r.width)}, {"--max-steps", int64(r.maxSteps)}, {"--snapshot-every", int64(r.every)},
+		{"--parallel-agents", int64(r.agents)}, {"--agent-processes", int64(r.processes)}, {"--max-concurrency", int64(r.width)}, {"--max-steps", int64(r.maxSteps)}, {"--snapshot-every", int64(r.every)},
 		{"--max-tokens", r.maxTokens}, {"--max-agents", r.maxAgents}, {"--max-turns", r.maxTurns}, {"--max-calls", r.maxCalls},
 	} {
 		if f.n < 0 {
@@ -120,7 +122,7 @@ func (r *running) check(a *app) (tui.Answers, error) {
 		r.leave.onAsk = "wait"
 	}
 	r.leave.headless = r.onAsk == "deny" || r.leave.onAsk != "wait" && !a.tty.Asks() && r.input == ""
-	a.set.leave, a.set.turn, a.set.width = r.leave, r.turn, r.width
+	a.set.leave, a.set.turn, a.set.width, a.set.processes = r.leave, r.turn, r.width, r.processes
 	return tui.ParseAnswers("--answer", r.answers)
 }
 
@@ -257,7 +259,7 @@ func runWorkflow(ctx context.Context, a *app, name string, g *arguments.Given, r
 	if err != nil {
 		return err
 	}
-	return explainLacking(a, w, runChosen(ctx, a, w, g, r, ans))
+	return explainLacking(a, w, a.allowing(ctx, func() error { return runChosen(ctx, a, w, g, r, ans) }))
 }
 
 func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.Given, r *running, ans tui.Answers) error {

@@ -21,13 +21,13 @@ import (
 )
 
 func serveCommand(a *app) *cobra.Command {
-	var overMCP, workflows bool
+	var overMCP, overACP, workflows bool
 	var addr string
 	var r running
 	n := a.cfg.Name
 	cmd := &cobra.Command{
-		Use: "serve --mcp", Short: "Serve tools or workflows to other programs, as an MCP server", Args: none,
-		Long: `Serve tools or workflows to other programs, as an MCP server
+		Use: "serve --mcp|--acp", Short: "Serve tools or workflows over MCP, or an editor over ACP", Args: none,
+		Long: `Serve tools or workflows to other programs, as an MCP server, or chats and workflows to an editor
 
 By default it speaks over standard input and output, for programs that start it. With --http it
 listens on this machine, and prints the address and the token that every request needs. A call happens
@@ -35,19 +35,22 @@ if a rule allows it, or if the program can ask its user and that user does; see 
 
 With --workflows it serves the workflows instead of the tools: a call starts a durable run, which executes in a process
 of its own. The flags of rules and limits are those of each run. No model gives permission: the program's user is asked,
-or the question waits for the terminal or "runs answer".`,
+or the question waits for the terminal or "runs answer".
+
+With --acp an editor starts it, over standard input and output: docs/editors.md has the settings.`,
 		Example: examples(n, "serve --mcp", "", "serve --mcp --allow edit_file", "", "serve --mcp --http 127.0.0.1:7777", "",
-			"serve --mcp --workflows --max-cost 2", "each run stops at 2 US dollars"),
+			"serve --mcp --workflows --max-cost 2", "each run stops at 2 US dollars", "serve --acp", "what an editor starts"),
 	}
 	cmd.Flags().BoolVar(&overMCP, "mcp", false, "speak the Model Context Protocol")
+	cmd.Flags().BoolVar(&overACP, "acp", false, "speak the Agent Client Protocol")
 	cmd.Flags().StringVar(&addr, "http", "", "listen on this `address` of this machine instead")
 	cmd.Flags().BoolVar(&workflows, "workflows", false, "serve the workflows instead of the tools")
-	acts(cmd, "mcp", "http", "workflows")
+	acts(cmd, "mcp", "acp", "http", "workflows")
 	r.leave.add(cmd.Flags())
 	r.addLimits(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !overMCP {
-			return usage("serve: say what to speak: --mcp")
+		if overMCP == overACP || overACP && (workflows || addr != "") {
+			return usage("serve: say what to speak: --mcp, or --acp alone")
 		}
 		host, _, err := net.SplitHostPort(addr)
 		if ip := net.ParseIP(host); addr != "" && (err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback())) {
@@ -56,6 +59,9 @@ or the question waits for the terminal or "runs answer".`,
 		}
 		if _, err := r.check(a); err != nil {
 			return err
+		}
+		if overACP {
+			return serveACP(cmd.Context(), a, cmd.Flags())
 		}
 		if !workflows && r.budget() != nil {
 			return usage("serve: limits are for runs; add --workflows")

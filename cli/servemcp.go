@@ -67,20 +67,26 @@ func newServing(a *app, flags *pflag.FlagSet) (*serving, error) {
 	}
 	s := &serving{terminalBackend: &terminalBackend{a: a, global: a.globalArgs()}, every: 10 * time.Second, answer: a.hint("runs", "answer"), resume: a.hint("runs", "resume")}
 	s.prefix = fmt.Sprintf("mcp-%x-", sha256.Sum256([]byte(dir)))[:12] + "-"
+	s.global = append(s.global, a.runFlags(flags)...)
+	return s, nil
+}
+
+// runFlags returns the flags of a server that its runs have, too.
+func (a *app) runFlags(flags *pflag.FlagSet) (out []string) {
 	for _, text := range []struct {
 		flag   string
 		values []string
 	}{{"allow", a.set.leave.allow}, {"ask", a.set.leave.ask}, {"deny", a.set.leave.deny}} {
 		for _, v := range text.values {
-			s.global = append(s.global, "--"+text.flag+"="+v)
+			out = append(out, "--"+text.flag+"="+v)
 		}
 	}
 	flags.Visit(func(f *pflag.Flag) {
 		if f.Name == "trust-project" || f.Name == "timeout" || strings.HasPrefix(f.Name, "max-") {
-			s.global = append(s.global, "--"+f.Name+"="+f.Value.String())
+			out = append(out, "--"+f.Name+"="+f.Value.String())
 		}
 	})
-	return s, nil
+	return out
 }
 
 // extend adds the workflows, the tools about runs, and the runs to a server.

@@ -26,6 +26,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/signals"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -100,6 +101,8 @@ func (a *app) setting(name string) string {
 type terminalBackend struct {
 	a      *app
 	global []string // the flags that the terminal was started with
+	dir    string   // to work in, "" for that of the process
+	rules  []string // flags of each run
 
 	mu sync.Mutex // an app is for one goroutine
 
@@ -140,7 +143,7 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	inputs := s.Inputs
 	switch {
 	case s.Run != "" && s.Message != "":
-		args = []string{"run", "agent", "--continue=" + s.Run}
+		args = []string{"run", "agent", "--continue=" + s.Run, "--" + runID + "=" + s.ID}
 		inputs, _ = json.Marshal(map[string]string{"prompt": s.Message})
 	case s.Run != "":
 		args = []string{"runs", "resume", "--", s.Run}
@@ -166,8 +169,8 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	if err != nil {
 		return "", err
 	}
-	args = detach.Args(args, slices.Concat([]string{"--on-ask=ask", "--output=text", "--plain"}, b.global)...)
-	p, err := detach.Start(ctx, exe, args, dir, func(id string) string {
+	args = detach.Args(args, slices.Concat([]string{"--on-ask=ask", "--output=text", "--plain"}, b.rules, b.global)...)
+	p, err := detach.Start(ctx, exe, b.dir, args, dir, func(id string) string {
 		dir, _ := b.host().Folder(id)
 		return dir
 	})
@@ -240,6 +243,13 @@ func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
 	if none == nil && c.Model != "" {
 		if list, err := models.ListModels(ctx); err == nil {
 			c.Why = list.Use.Why
+			for _, p := range list.Providers {
+				for _, m := range p.Models {
+					if p.Configured {
+						c.Models = append(c.Models, transcript.Line(m.Name))
+					}
+				}
+			}
 		}
 	}
 	return c, nil
@@ -257,6 +267,7 @@ func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, 
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, exe, detach.Args(args, append(slices.Clone(b.global), "--no-input", "--color=never")...)...)
+	cmd.Dir = b.dir
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 3*time.Second // it ends what it has started
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem

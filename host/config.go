@@ -27,7 +27,7 @@ import (
 
 // known lists all settings, each with its kind: text, path, store, bool, count, money, duration, or the list of accepted words.
 var known = map[string]string{
-	"allow-volatile": "bool", "color": "auto|always|never", "data-dir": "path", "max-agents": "count", "max-calls": "count",
+	"agent-processes": "count", "allow-volatile": "bool", "color": "auto|always|never", "data-dir": "path", "max-agents": "count", "max-calls": "count",
 	"max-concurrency": "count", "max-cost": "money", "max-steps": "count", "max-tokens": "count", "max-turns": "count", "model": "text",
 	"no-bell": "bool", "no-color": "bool", "no-input": "bool", "offline": "bool", "on-ask": "deny|wait|fail|", "output": "text|json|jsonl",
 	"parallel-agents": "count", "plain": "bool", "quiet": "bool", "snapshot-every": "count", "store": "store", "store-key-file": "path",
@@ -180,6 +180,7 @@ func (h *Host) configure() error {
 	on := func(name string) bool { v, _ := strconv.ParseBool(given[name]); return v } // they were checked
 	turn, _ := time.ParseDuration(given["turn-timeout"])
 	width, _ := strconv.ParseInt(given["max-concurrency"], 0, 0)
+	processes, _ := strconv.ParseInt(given["agent-processes"], 0, 0)
 	if s.Store == "" {
 		s.Store, s.Origin = given["store"], origin
 	}
@@ -187,6 +188,7 @@ func (h *Host) configure() error {
 	s.Model, s.OnAsk = cmp.Or(s.Model, given["model"]), cmp.Or(s.OnAsk, given["on-ask"])
 	s.Volatile, s.Offline = s.Volatile || on("allow-volatile"), s.Offline || on("offline")
 	s.TurnTimeout, s.Concurrency = cmp.Or(s.TurnTimeout, turn), cmp.Or(s.Concurrency, int(width))
+	s.AgentProcesses = cmp.Or(s.AgentProcesses, int(processes))
 	return nil
 }
 

@@ -126,23 +126,23 @@ func (h *Host) checkModels(ctx context.Context) (found, fix string, err error) {
 	return list.Use.Model + " (" + list.Use.Why + ")", fix, nil
 }
 
-// checkAgents describes the agents of other programs. Whether the user is signed in to one is known when it is started.
+// checkAgents describes the agents of other programs, without starting one.
 func (h *Host) checkAgents() (found, fix string, err error) {
 	agents, err := h.modelAgents()
 	if err != nil {
 		return "", "correct that line", err
 	}
 	var list []string
-	for _, a := range agents {
-		text := fmt.Sprintf("%s (%s", a.Name, a.Command)
+	for i := range agents {
+		a := &agents[i]
+		list = append(list, fmt.Sprintf("%s (%s: %s)", a.Name, a.Command, a.State()))
 		switch {
+		case fix != "" || !a.Allowed: // nobody wants to use it yet
 		case !a.Installed:
-			text += ", not installed"
 			fix = "install " + a.Command + ", or remove " + strings.TrimPrefix(a.Name, acp.Prefix) + " from " + agentsFile
-		case a.Asks:
-			text += ", asks before it acts"
+		case a.SignedIn == "no" && a.Login != "":
+			fix = a.Login
 		}
-		list = append(list, text+")")
 	}
 	if len(list) == 0 {
 		return "none on PATH", "", nil

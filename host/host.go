@@ -63,14 +63,15 @@ type Settings struct {
 	Volatile bool   // accept a store that keeps nothing when its server stops
 	Offline  bool   // open no connection but to this machine
 
-	Model        string        // of a run; "" for what the rest says
-	UserModel    string        // of the user's configuration, "" for none; it is Model too where nothing else says one
-	TurnTimeout  time.Duration // the longest that a turn of a model may take; 0 for the default
-	Concurrency  int           // the steps of a recipe that may execute at once; 0 for what it says
-	Rules        []permit.Rule // what agents may do, said with the run
-	OnAsk        string        // what becomes of questions that nobody answers: wait, deny or fail; "" if nobody said
-	Headless     bool          // nobody can be asked
-	TrustProject bool          // use everything of the project, without anybody having been asked
+	Model          string        // of a run; "" for what the rest says
+	UserModel      string        // of the user's configuration, "" for none; it is Model too where nothing else says one
+	TurnTimeout    time.Duration // the longest that a turn of a model may take; 0 for the default
+	Concurrency    int           // the steps of a recipe that may execute at once; 0 for what it says
+	AgentProcesses int           // external agents that may run at once; 0 for the default
+	Rules          []permit.Rule // what agents may do, said with the run
+	OnAsk          string        // what becomes of questions that nobody answers: wait, deny or fail; "" if nobody said
+	Headless       bool          // nobody can be asked
+	TrustProject   bool          // use everything of the project, without anybody having been asked
 
 	// Fresh reads the folders again for each run that starts or is resumed. It is for long-lived
 	// processes.

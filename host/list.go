@@ -21,7 +21,7 @@ func (p *project) checkTools(ctx context.Context) (_ []catalog.Item, problems []
 	if err != nil {
 		return nil, nil, err
 	}
-	in, err := p.openSandbox(policy)
+	in, err := p.openSandbox(policy, nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -111,8 +111,9 @@ func (p *project) sandboxed() sandboxSettings {
 }
 
 // openSandbox creates the sandbox for this project's commands by the user's settings. If the user wants no sandbox, it returns
-// nil. Close it.
-func (p *project) openSandbox(policy *permit.Policy) (*sandbox.Sandbox, error) {
+// nil. For an external agent, own is what it needs besides the project: in the folders that it writes nothing is hidden or protected but what it may only
+// read, and Landlock cannot except that. Close it.
+func (p *project) openSandbox(policy *permit.Policy, own *sandbox.Needs) (s *sandbox.Sandbox, err error) {
 	set := p.sandboxed()
 	if set.mode == sandboxOff {
 		return nil, nil
@@ -145,11 +146,34 @@ func (p *project) openSandbox(policy *permit.Policy) (*sandbox.Sandbox, error) {
 	if policy != nil {
 		o.Policy.Network, o.Protect, o.Hide = policy.Network(), policy.Unwritable, p.hidden(policy)
 	}
+	if own != nil {
+		place := func(name string) string {
+			name = p.h.atHome(name)
+			return filepath.Join(trust.Resolved(filepath.Dir(name)), filepath.Base(name))
+		}
+		var folders, kept []string // without links, as the sandbox names what it finds
+		for _, name := range own.Write {
+			folders = append(folders, trust.Resolved(p.h.atHome(name))+string(filepath.Separator))
+		}
+		for _, name := range own.Read {
+			kept = append(kept, place(name))
+		}
+		protect, hide := o.Protect, o.Hide
+		mine := func(path string) bool {
+			return slices.ContainsFunc(folders, func(dir string) bool { return strings.HasPrefix(path, dir) })
+		}
+		o.Hide = func(path string) bool { return !mine(path) && hide(path) }
+		o.Protect = func(path string) bool {
+			if !mine(path) {
+				return protect(path)
+			}
+			return s.Mode() == sandbox.Namespaces && slices.Contains(kept, path)
+		}
+	}
 	if p.dir != "" {
 		o.Cache = filepath.Join(p.h.CacheDir(), "sandbox", digestOf(p.dir))
 	}
-	s, err := sandbox.New(o)
-	if err != nil {
+	if s, err = sandbox.New(o); err != nil {
 		return nil, err
 	}
 	if set.mode == sandboxRequired && s.Mode() == sandbox.None {
@@ -194,11 +218,11 @@ func confinement(s *sandbox.Sandbox, set sandboxSettings) permit.Confinement {
 
 // sandboxMode names the sandbox of the user's commands for display: "namespaces", "landlock (ABI 7)", "off" or "none" with the reason.
 func (h *Host) sandboxMode() (string, error) {
-	settings, err := readSettings("", h.ConfigDir())
+	off, err := h.sandboxOff()
 	if err != nil {
 		return "", err
 	}
-	if settings.user != nil && settings.user.sandbox.mode == sandboxOff {
+	if off {
 		return sandboxOff, nil
 	}
 	s, err := sandbox.New(&sandbox.Options{Home: h.Home(), Environ: h.cfg.Environ})
@@ -206,6 +230,12 @@ func (h *Host) sandboxMode() (string, error) {
 		return "", err
 	}
 	return s.String(), s.Close()
+}
+
+// sandboxOff reports whether the user wants no sandbox.
+func (h *Host) sandboxOff() (bool, error) {
+	settings, err := readSettings("", h.ConfigDir())
+	return err == nil && settings.user != nil && settings.user.sandbox.mode == sandboxOff, err
 }
 
 // repositoryOf returns the folder of the repository that a linked Git working tree belongs to. For any other folder
@@ -242,5 +272,5 @@ func (h *Host) Sandbox() (*sandbox.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.openSandbox(policy)
+	return p.openSandbox(policy, nil)
 }

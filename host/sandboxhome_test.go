@@ -36,7 +36,7 @@ func TestNoSandboxOverHome(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := p.openSandbox(policy)
+		s, err := p.openSandbox(policy, nil)
 		if err != nil {
 			return "", err
 		}

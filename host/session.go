@@ -77,7 +77,7 @@ func (p *project) start(ctx context.Context, model string, n *needs) (s *Session
 		return s, err
 	}
 	if p.startsCommands() {
-		if s.sandbox, err = p.openSandbox(s.policy); err != nil {
+		if s.sandbox, err = p.openSandbox(s.policy, nil); err != nil {
 			return s, err
 		}
 		set := p.sandboxed()

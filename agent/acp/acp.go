@@ -7,77 +7,31 @@ package acp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/external"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // Options are the settings of NewPool. Nil means the defaults.
 type Options struct {
-	Environ []string      // of the agents' processes, as NAME=value
+	Environ []string      // of the user, as NAME=value; agents are given the part of it that they need
 	Silence time.Duration // after which the user is told that an agent is silent; defaults to 40 s
 	Limit   time.Duration // of silence, after which a turn is cancelled; defaults to 15 minutes
-	Notice  func(text string)
+	Turn    time.Duration // of work, after which a turn is cancelled; defaults to 2 hours. Waiting for the user does not count
+	// Processes is how many agents run at once, 4 by default. Those that are idle are ended when others need their place, and after Idle, which is 5
+	// minutes by default. Their sessions are loaded when they are continued.
+	Processes int
+	Idle      time.Duration
+	// Sandbox opens the sandbox of a process that works in a folder; the pool closes it. If nil, or if it returns nil, the agent has the user's rights.
+	Sandbox func(c *Command, dir string) (*sandbox.Sandbox, error)
+	Notice  func(text string) // is told what an agent tried that the sandbox refused; from any goroutine
 }
-
-// A Pool starts agents when they are first needed, and keeps their processes for further work: a start costs seconds. Its methods may be called from
-// several goroutines.
-type Pool struct {
-	opt Options
-
-	mu     sync.Mutex
-	slots  map[string]*slot // by command and folder
-	closed bool
-}
-
-// slot is the place of one process.
-type slot struct {
-	mu sync.Mutex
-	p  *process
-}
-
-// NewPool returns a pool without processes.
-func NewPool(opt *Options) *Pool {
-	pool := &Pool{slots: map[string]*slot{}}
-	if opt != nil {
-		pool.opt = *opt
-	}
-	if pool.opt.Silence <= 0 {
-		pool.opt.Silence = 40 * time.Second
-	}
-	if pool.opt.Limit <= 0 {
-		pool.opt.Limit = 15 * time.Minute
-	}
-	return pool
-}
-
-// Close ends all processes. Their turns are cancelled.
-func (pool *Pool) Close() {
-	pool.mu.Lock()
-	pool.closed = true
-	slots := pool.slots
-	pool.mu.Unlock()
-	var work sync.WaitGroup
-	for _, sl := range slots {
-		work.Go(func() {
-			sl.mu.Lock()
-			defer sl.mu.Unlock()
-			if sl.p != nil {
-				sl.p.end()
-			}
-		})
-	}
-	work.Wait()
-}
-
-// Model returns the agent of a command that works in a folder, as the Model of an agent.Agent. Nothing is started before it is needed. Dir is absolute.
-func (pool *Pool) Model(c Command, dir string) model.Model { return &runner{pool, c, dir} }
 
 // runner is one agent in one folder.
 type runner struct {
@@ -96,63 +50,13 @@ func (r *runner) Generate(context.Context, *model.Request) iter.Seq2[model.Part,
 	}
 }
 
-// process returns the running process, or starts one.
-func (r *runner) process(ctx context.Context, st *external.Step) (*process, error) {
-	pool := r.pool
-	key := fmt.Sprintf("%q %q %q", r.cmd.Argv, r.cmd.Env, r.dir)
-	pool.mu.Lock()
-	if pool.closed {
-		pool.mu.Unlock()
-		return nil, errors.New("no agents are started any more")
-	}
-	sl := pool.slots[key]
-	if sl == nil {
-		sl = &slot{}
-		pool.slots[key] = sl
-	}
-	pool.mu.Unlock()
-	sl.mu.Lock()
-	defer sl.mu.Unlock()
-	if sl.p != nil && sl.p.alive() {
-		return sl.p, nil
-	}
-	if sl.p != nil {
-		sl.p.end()
-		sl.p = nil
-	}
-	stop := said(st, "starting "+r.cmd.Name)
-	defer stop()
-	var err error
-	sl.p, err = start(ctx, &r.cmd, r.dir, &pool.opt)
-	return sl.p, err
-}
-
-// said shows a message with the seconds that something takes, until the function it returns is called.
-func said(st *external.Step, text string) (stop func()) {
-	began, over, ended := time.Now(), make(chan struct{}), make(chan struct{})
-	st.Note(text)
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				st.Note(fmt.Sprintf("%s… %d s", text, int(time.Since(began).Seconds())))
-			case <-over:
-				return
-			}
-		}
-	}()
-	return func() { close(over); <-ended; st.Note("") }
-}
-
 // Step implements external.Agent.
 func (r *runner) Step(ctx context.Context, st *external.Step) (*external.Stepped, error) {
-	p, err := r.process(ctx, st)
+	p, release, err := r.pool.take(ctx, &r.cmd, r.dir, st)
 	if err != nil {
 		return nil, err
 	}
+	defer release()
 	if st.Session == "" {
 		return r.begin(ctx, p, st)
 	}
@@ -221,10 +125,24 @@ func (r *runner) begin(ctx context.Context, p *process, st *external.Step) (*ext
 		return nil, err
 	}
 	note := fmt.Sprintf("%s works with your rights, outside of the sandbox", r.cmd.Name)
+	if p.box.Mode() != sandbox.None {
+		note = fmt.Sprintf("%s works in the sandbox (%s); of the network it reaches %s", r.cmd.Name, p.box, reach(r.cmd.Needs.Network))
+	}
 	if r.cmd.Asks {
 		note += "; it asks before it changes files or runs commands"
 	}
 	return &external.Stepped{Session: made.ID, Fresh: true, Stop: model.StopEnd, Notes: []string{note}}, nil
+}
+
+// reach describes a network in words.
+func reach(hosts []string) string {
+	switch {
+	case slices.Contains(hosts, "*"):
+		return "all"
+	case len(hosts) == 0:
+		return "nothing"
+	}
+	return strings.Join(hosts, ", ")
 }
 
 // opened is the answer to the requests that open sessions.
@@ -288,10 +206,11 @@ func (p *process) load(ctx context.Context, id string) (*session, error) {
 
 // Look implements external.Agent.
 func (r *runner) Look(ctx context.Context, st *external.Step) (*external.Stepped, error) {
-	p, err := r.process(ctx, st)
+	p, release, err := r.pool.take(ctx, &r.cmd, r.dir, st)
 	if err != nil {
 		return nil, err
 	}
+	defer release()
 	if s := p.session(st.Session); s != nil {
 		s.cancel()
 	}
@@ -305,20 +224,16 @@ func (r *runner) Look(ctx context.Context, st *external.Step) (*external.Stepped
 // Leave implements external.Agent.
 func (r *runner) Leave(id string) {
 	r.pool.mu.Lock()
-	slots := make([]*slot, 0, len(r.pool.slots))
-	for _, sl := range r.pool.slots {
-		slots = append(slots, sl)
+	var open []*session
+	for _, pl := range r.pool.places {
+		if pl.begun() && pl.p != nil {
+			if s := pl.p.session(id); s != nil {
+				open = append(open, s)
+			}
+		}
 	}
 	r.pool.mu.Unlock()
-	for _, sl := range slots {
-		sl.mu.Lock()
-		p := sl.p
-		sl.mu.Unlock()
-		if p == nil {
-			continue
-		}
-		if s := p.session(id); s != nil {
-			s.cancel()
-		}
+	for _, s := range open {
+		s.cancel()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,6 +66,9 @@ func open(t *testing.T, script string) *stage {
 func (s *stage) gone(t *testing.T) {
 	t.Helper()
 	for _, line := range acptest.Log(s.state) {
+		if s.opt.Sandbox != nil {
+			return // it does not know its process ID
+		}
 		word, n, _ := strings.Cut(line, " ")
 		pid, err := strconv.Atoi(n)
 		if word == "start" && err == nil && syscall.Kill(pid, 0) == nil {
@@ -201,7 +205,7 @@ var scripts = map[string]*acptest.Script{
 		if strings.Contains(text, "again") {
 			cost = 0.005
 		}
-		for _, c := range []float64{cost / 2, cost, 0} {
+		for _, c := range []float64{cost / 2, cost, 0, cost} { // as after a cancellation
 			a.Live(map[string]any{"sessionUpdate": "usage_update", "used": 10, "size": 100, "cost": map[string]any{"amount": c, "currency": "USD"}})
 		}
 		a.Say("ok")
@@ -284,12 +288,13 @@ var scripts = map[string]*acptest.Script{
 			a.Begin("c1", "read", "read", map[string]any{"filePath": "a.txt"})
 			a.End("c1", "what is in it")
 			<-a.Cancelled()
-			return "cancelled"
+			return "end_turn" // trap 3
 		}
 		a.Say("Done.")
 		return "end_turn"
 	}},
 	"working": {Prompt: working},
+	"probe":   {Prompt: prober},
 	"calls": {Prompt: func(a *acptest.Agent, text string) string {
 		switch {
 		case strings.Contains(text, "The outcome of this call is not known"):
@@ -324,6 +329,17 @@ var scripts = map[string]*acptest.Script{
 		a.Say("whole")
 		return "end_turn"
 	}},
+}
+
+// prober does in the world what its environment says, and leaves a process behind that has left its group.
+func prober(a *acptest.Agent, text string) string {
+	out, _ := exec.Command("sh", "-c", os.Getenv("PROBE")).CombinedOutput()
+	a.Log("probed")
+	a.Say(string(out))
+	if strings.Contains(text, "stay") {
+		<-a.Cancelled()
+	}
+	return "end_turn"
 }
 
 func TestSteps(t *testing.T) {
@@ -530,6 +546,19 @@ func TestSilence(t *testing.T) {
 	}
 	if out := wait(t, run); !told || string(out.Output) != `"back"` {
 		t.Errorf("told: %v, got %+v", told, out)
+	}
+}
+
+// A turn has a limit, however much the agent says.
+func TestTurnLimit(t *testing.T) {
+	t.Parallel()
+	s := open(t, "endless")
+	s.opt.Turn = 300 * time.Millisecond
+	if _, out := s.start(t); out.Status != runlog.Failed || !strings.Contains(out.Err.Error(), "scripted has worked on its turn for 0s, which is the limit") {
+		t.Errorf("got %+v", out)
+	}
+	if len(s.logged("cancelled")) == 0 {
+		t.Error("the turn is not cancelled")
 	}
 }
 

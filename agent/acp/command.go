@@ -3,6 +3,9 @@ package acp
 import (
 	"slices"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/procgroup"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // A Command starts an agent that speaks the Agent Client Protocol on its standard input and output.
@@ -10,6 +13,10 @@ type Command struct {
 	Name string   // what users call it: "opencode" in the model acp:opencode
 	Argv []string // the program, found on PATH unless it is a path, and its arguments
 	Env  []string // further variables, as NAME=value
+	// Keys are the user's variables that it is given besides those for paths and languages: names, or beginnings of names before a "*".
+	Keys []string
+	// Needs is what it may do in the sandbox of Options besides working in its folder. What is in Read is not written, even within Write.
+	Needs sandbox.Needs
 	// Mode is the session mode to force, such as "default" where the agent starts in a mode in which it approves its own calls. "" leaves the mode.
 	Mode string
 	// Login is the command that signs in.
@@ -27,7 +34,7 @@ const opencodeConfig = `{"permission":{"task":"deny","edit":"ask","bash":"ask","
 
 // Known returns the agents that can be named without configuring them.
 func Known() []Command {
-	return []Command{
+	all := []Command{
 		{Name: "codex", Argv: []string{"codex-acp"}, Mode: "read-only", Login: "codex login", Asks: true},
 		{Name: "copilot", Argv: []string{"copilot", "--acp"}, Login: "copilot login"},
 		{Name: "gemini", Argv: []string{"gemini", "--acp", "--model", "gemini-2.5-pro"}, Mode: "default", Login: "gemini", Asks: true},
@@ -35,14 +42,56 @@ func Known() []Command {
 			Env: []string{opencodeVariable + "=" + opencodeConfig, "OPENCODE_DISABLE_AUTOUPDATE=1"}},
 		{Name: "qwen", Argv: []string{"qwen", "--acp"}, Mode: "default", Login: "qwen", Asks: true},
 	}
+	for i := range all {
+		all[i].equip()
+	}
+	return all
+}
+
+// equip sets what a known agent needs: its own folders, its keys, and the network, because it is not known which hosts it is configured for. Its
+// configuration is not written: what it names is executed when the user starts the agent outside of the sandbox.
+func (c *Command) equip() {
+	c.Needs.Network = []string{"*"}
+	switch c.Name {
+	case "codex":
+		c.Keys = []string{"CODEX_*", "OPENAI_API_KEY", "OPENAI_BASE_URL"}
+		c.Needs.Write, c.Needs.Read = []string{"~/.codex"}, []string{"~/.codex/config.toml", "~/.codex/rules"}
+	case "copilot":
+		c.Keys = []string{"COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN"}
+		c.Needs.Write, c.Needs.Read = []string{"~/.copilot"}, []string{"~/.copilot/mcp-config.json", "~/.copilot/agents"}
+	case "gemini":
+		c.Keys = []string{"GEMINI_*", "GOOGLE_*"}
+		c.Needs.Write, c.Needs.Read = []string{"~/.gemini"}, []string{"~/.gemini/settings.json", "~/.gemini/extensions", "~/.gemini/commands"}
+	case "opencode":
+		c.Keys = []string{"OPENCODE_*", "ANTHROPIC_API_KEY", "DEEPSEEK_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY",
+			"OPENAI_API_KEY", "OPENROUTER_API_KEY", "XAI_API_KEY"}
+		c.Needs.Write, c.Needs.Read = []string{"~/.local/share/opencode", "~/.local/state/opencode"}, []string{"~/.local/share/opencode/bin"}
+		for _, name := range []string{"config.json", "opencode.json", "opencode.jsonc", "AGENTS.md", "agent", "agents", "command", "commands", "mode", "modes", "plugin",
+			"plugins", "skill", "skills", "tool", "tools"} { // it does not start if it cannot write files of its own beside these
+			c.Needs.Read = append(c.Needs.Read, "~/.config/opencode/"+name)
+		}
+	case "qwen":
+		c.Keys = []string{"QWEN_*", "DASHSCOPE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"}
+		c.Needs.Write, c.Needs.Read = []string{"~/.qwen"}, []string{"~/.qwen/settings.json", "~/.qwen/extensions", "~/.qwen/commands"}
+	}
 }
 
 // opencodeVariable holds a configuration of opencode as JSON.
 const opencodeVariable = "OPENCODE_CONFIG_CONTENT"
 
-// environ returns the variables of the agent's process.
-func (c *Command) environ(own []string) []string {
-	out := slices.Clone(own)
+// environ returns the variables of the agent's process, from the user's.
+func (c *Command) environ(user []string) []string {
+	out := procgroup.Base(user)
+	keys := append([]string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "XDG_STATE_HOME"}, c.Keys...)
+	for _, v := range user {
+		name, _, _ := strings.Cut(v, "=")
+		if slices.ContainsFunc(keys, func(key string) bool {
+			begin, some := strings.CutSuffix(key, "*")
+			return strings.EqualFold(key, name) || some && strings.HasPrefix(name, begin)
+		}) {
+			out = append(out, v)
+		}
+	}
 	for _, v := range c.Env {
 		name, value, _ := strings.Cut(v, "=")
 		i := slices.IndexFunc(out, func(o string) bool { return strings.HasPrefix(o, name+"=") })

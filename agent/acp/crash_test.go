@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/acptest"
@@ -202,36 +200,5 @@ func TestAgentKilledAtEveryMessage(t *testing.T) {
 			}
 			break
 		}
-	}
-}
-
-// No process is left after many starts, cancelled turns and kills.
-func TestNoOrphans(t *testing.T) {
-	t.Parallel()
-	rounds := 12
-	if n, err := strconv.Atoi(os.Getenv("SUPERSTEP_ACP_ROUNDS")); err == nil {
-		rounds = n
-	}
-	for i := range rounds {
-		s := open(t, "endless")
-		run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"go"}`), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i%3 > 0 {
-			until(t, func() bool { return len(s.logged("prompt")) == 1 })
-		}
-		if i%3 == 1 {
-			s.killed()
-		}
-		if i%3 == 2 {
-			if err := s.engine.Cancel(t.Context(), run.ID()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		s.engine.Close()
-		s.pool.Close()
-		s.gone(t)
-		time.Sleep(time.Millisecond)
 	}
 }

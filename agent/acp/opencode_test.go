@@ -149,29 +149,8 @@ func TestRecordings(t *testing.T) {
 // With SUPERSTEP_ACP_RECORD=1 it writes the recordings of TestRecordings anew.
 func TestOpencode(t *testing.T) {
 	t.Parallel()
+	set := opencode(t)
 	path := os.Getenv("SUPERSTEP_OPENCODE")
-	if path == "" {
-		t.Skip("SUPERSTEP_OPENCODE names no opencode")
-	}
-	server := httptest.NewServer(http.HandlerFunc(words))
-	defer server.Close()
-	known := acp.Known()
-	cmd := known[slices.IndexFunc(known, func(c acp.Command) bool { return c.Name == "opencode" })]
-	config := fmt.Sprintf(`{"model":"local/words","small_model":"local/words","enabled_providers":["local"],"provider":{"local":{"npm":"@ai-sdk/openai-compatible",`+
-		`"name":"local","options":{"baseURL":%q,"apiKey":"none"},"models":{"words":{"name":"words"}}}}}`, server.URL+"/v1")
-	set := func(t *testing.T) *stage {
-		s := open(t, "")
-		if err := os.WriteFile(filepath.Join(s.dir, "a.txt"), []byte("one\ntwo\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		home := t.TempDir()
-		s.opt.Environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "OPENCODE_CONFIG_CONTENT=" + config, "OPENCODE_DISABLE_MODELS_FETCH=1",
-			"OPENCODE_DISABLE_LSP_DOWNLOAD=1", "OPENCODE_DISABLE_DEFAULT_PLUGINS=1", "OPENCODE_DISABLE_SHARE=1"}
-		c := cmd
-		c.Argv = append([]string{path}, c.Argv[1:]...)
-		s.cmd = &c
-		return s
-	}
 	for name := range plays {
 		t.Run(name, func(t *testing.T) {
 			s := set(t)
@@ -212,6 +191,34 @@ func TestOpencode(t *testing.T) {
 		}
 		s.replayed(t, run.ID())
 	})
+}
+
+// opencode returns a function that makes stages for a real opencode, whose model is on this machine.
+func opencode(t *testing.T) func(t *testing.T) *stage {
+	t.Helper()
+	path := os.Getenv("SUPERSTEP_OPENCODE")
+	if path == "" {
+		t.Skip("SUPERSTEP_OPENCODE names no opencode")
+	}
+	server := httptest.NewServer(http.HandlerFunc(words))
+	t.Cleanup(server.Close)
+	known := acp.Known()
+	cmd := known[slices.IndexFunc(known, func(c acp.Command) bool { return c.Name == "opencode" })]
+	config := fmt.Sprintf(`{"model":"local/words","small_model":"local/words","enabled_providers":["local"],"provider":{"local":{"npm":"@ai-sdk/openai-compatible",`+
+		`"name":"local","options":{"baseURL":%q,"apiKey":"none"},"models":{"words":{"name":"words"}}}}}`, server.URL+"/v1")
+	return func(t *testing.T) *stage {
+		s := open(t, "")
+		if err := os.WriteFile(filepath.Join(s.dir, "a.txt"), []byte("one\ntwo\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		home := t.TempDir()
+		s.opt.Environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "OPENCODE_CONFIG_CONTENT=" + config, "OPENCODE_DISABLE_MODELS_FETCH=1",
+			"OPENCODE_DISABLE_LSP_DOWNLOAD=1", "OPENCODE_DISABLE_DEFAULT_PLUGINS=1", "OPENCODE_DISABLE_SHARE=1"}
+		c := cmd
+		c.Argv = append([]string{path}, c.Argv[1:]...)
+		s.cmd = &c
+		return s
+	}
 }
 
 // endless starts a run that is in the middle of a text.

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/procgroup"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 const (
@@ -35,10 +37,12 @@ const (
 type process struct {
 	cmd    *Command
 	dir    string
-	exe    *exec.Cmd
+	box    *sandbox.Sandbox // of this process, nil if it works with the user's rights
+	exe    *sandbox.Cmd
+	kill   context.CancelFunc
 	rpc    *sdk.Connection
 	stdin  *os.File
-	stderr *ring
+	stderr *procgroup.Tail
 	loads  bool // it can load sessions
 	exited chan struct{}
 	spoke  atomic.Int64 // when it last sent anything, in Unix nanoseconds
@@ -57,42 +61,91 @@ func start(ctx context.Context, c *Command, dir string, opt *Options) (_ *proces
 	if len(c.Argv) == 0 {
 		return nil, fmt.Errorf("agent %s has no command; give one", c.Name)
 	}
-	p := &process{cmd: c, dir: dir, stderr: &ring{}, exited: make(chan struct{}), sessions: map[string]*session{}}
+	path, err := exec.LookPath(c.Argv[0])
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; install it, or name another agent", c.Name, err)
+	}
+	p := &process{cmd: c, dir: dir, stderr: &procgroup.Tail{Limit: mostStderr}, exited: make(chan struct{}), sessions: map[string]*session{}}
 	p.spoke.Store(time.Now().UnixNano())
-	// The process lives longer than the step that starts it.
-	p.exe = procgroup.Command(context.WithoutCancel(ctx), c.environ(opt.Environ), c.Argv[0], c.Argv[1:]...)
-	if p.exe.Err != nil {
-		return nil, fmt.Errorf("%s: %w; install it, or name another agent", c.Name, p.exe.Err)
+	if opt.Sandbox != nil && !c.Needs.Off {
+		if p.box, err = opt.Sandbox(c, dir); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
+		}
 	}
-	in, stdin, err := os.Pipe()
-	if err != nil {
-		return nil, err
+	if err := p.launch(ctx, path, opt); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", c.Name, err), p.box.Close())
 	}
-	out, stdout, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, in.Close(), stdin.Close())
-	}
-	p.exe.Dir, p.exe.Stdin, p.exe.Stdout, p.exe.Stderr, p.stdin = dir, in, stdout, p.stderr, stdin
-	err = p.exe.Start()
-	err = errors.Join(err, in.Close(), stdout.Close())
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting %s: %w", c.Name, err), stdin.Close(), out.Close())
-	}
-	go func() {
-		defer close(p.exited)
-		_ = p.exe.Wait() // how it ended is told by what it left undone
-		procgroup.Sweep(p.exe.Process, p.exe.Env)
-		_ = out.Close() // also where a process that escaped holds the other end
-	}()
-	rest, feed := io.Pipe()
-	go p.read(out, feed)
-	p.rpc = sdk.NewConnection(p.handle, stdin, rest)
-	p.rpc.SetLogger(slog.New(slog.DiscardHandler))
 	if err := p.greet(ctx); err != nil {
 		p.end()
 		return nil, err
 	}
 	return p, nil
+}
+
+// launch starts the program.
+func (p *process) launch(ctx context.Context, path string, opt *Options) (err error) {
+	bounds, env, err := p.box.Declaring(Prefix+p.cmd.Name, true, p.cmd.Needs, append([]string{path}, p.cmd.Argv[1:]...), p.cmd.environ(opt.Environ))
+	if err != nil {
+		return err
+	}
+	var pipes [3][2]*os.File
+	for i := range pipes {
+		if pipes[i][0], pipes[i][1], err = os.Pipe(); err != nil {
+			break
+		}
+	}
+	theirs, ours := []*os.File{pipes[0][0], pipes[1][1], pipes[2][1]}, []*os.File{pipes[0][1], pipes[1][0], pipes[2][0]}
+	if err == nil {
+		ctx, p.kill = context.WithCancel(context.WithoutCancel(ctx)) // it lives longer than the step that starts it
+		p.exe = bounds.Command(ctx, env, path, p.cmd.Argv[1:]...)
+		p.exe.Dir, p.exe.Stdin, p.exe.Stdout, p.exe.Stderr = p.dir, theirs[0], theirs[1], theirs[2]
+		if err = p.exe.Start(); err != nil {
+			p.kill()
+		}
+	}
+	for _, f := range theirs {
+		_ = f.Close() // it is the other process's, or nil
+	}
+	if err != nil {
+		for _, f := range ours {
+			_ = f.Close()
+		}
+		return err
+	}
+	p.stdin = ours[0]
+	rest, feed := io.Pipe()
+	go p.read(ours[1], feed)
+	go p.reap(ours[1], ours[2], opt.Notice)
+	p.rpc = sdk.NewConnection(p.handle, p.stdin, rest)
+	p.rpc.SetLogger(slog.New(slog.DiscardHandler))
+	return nil
+}
+
+// reap waits until nothing of the process is left.
+func (p *process) reap(stdout, stderr *os.File, notice func(string)) {
+	defer close(p.exited)
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(p.stderr, stderr) // until all that have it open are gone
+	}()
+	_ = p.exe.Wait() // how it ended is told by what it left undone
+	select {
+	case <-drained:
+	case <-time.After(100 * time.Millisecond):
+	}
+	_, _ = stdout.Close(), stderr.Close() // also where a process that escaped holds the other end
+	<-drained
+	p.kill()
+	for _, text := range p.exe.Refusals() {
+		if notice != nil {
+			notice(p.cmd.Name + ": " + text)
+		}
+	}
+	_ = p.box.Close() // what is left there is removed by a later one
 }
 
 // greet negotiates the protocol.
@@ -136,7 +189,7 @@ func (p *process) request(ctx context.Context, method string, params, result any
 	const authRequired = -32000
 	switch {
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return fmt.Errorf("no answer to %s within %s%s", method, startTimeout, p.stderr.tail())
+		return fmt.Errorf("no answer to %s within %s%s", method, startTimeout, p.said())
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &refused) && refused.Code == authRequired:
@@ -159,15 +212,29 @@ func detail(data any) string {
 
 // gone returns why the process does not answer any more.
 func (p *process) gone() error {
+	state := "closed the connection"
 	select {
 	case <-p.exited:
+		state = "ended (" + p.exe.ProcessState.String() + ")"
 	case <-time.After(procgroup.Grace):
 	}
-	state := "closed the connection"
-	if s := p.exe.ProcessState; s != nil {
-		state = "ended (" + s.String() + ")"
+	return fmt.Errorf("%s has %s%s", p.cmd.Name, state, p.said())
+}
+
+// said returns the last lines of its standard error, and what the sandbox may have refused it, for the end of an error.
+func (p *process) said() string {
+	text := strings.TrimSpace(clean.Text(p.stderr.Text(mostStderr)))
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' })
+	out := strings.Join(lines[max(0, len(lines)-3):], " | ")
+	if out = out[max(0, len(out)-500):]; out != "" {
+		out = ": " + out
 	}
-	return fmt.Errorf("%s has %s%s", p.cmd.Name, state, p.stderr.tail())
+	if p.box.Mode() != sandbox.None {
+		if hint := p.exe.Missing(p.cmd.Name, p.cmd.Needs, "agents.yaml", text); hint != "" {
+			out += "; " + hint
+		}
+	}
+	return out
 }
 
 // read hands updates to their sessions in the order in which they come, and everything else to the SDK. So a response never overtakes what was said
@@ -266,7 +333,8 @@ func (p *process) alive() bool {
 	return p.dead == nil
 }
 
-// end ends the process: its turns are cancelled and its input is closed; after a moment its group is told to end, and then killed.
+// end ends the process: its turns are cancelled and its input is closed; after procgroup.Grace its group is told
+// to end, and after another it is killed.
 func (p *process) end() {
 	p.ending.Do(func() {
 		p.mu.Lock()
@@ -283,13 +351,10 @@ func (p *process) end() {
 			time.Sleep(20 * time.Millisecond) // for the cancellations to be written
 		}
 		_ = p.stdin.Close()
-		for _, next := range []func(*os.Process){procgroup.Terminate, procgroup.Kill, func(*os.Process) {}} {
-			select {
-			case <-p.exited:
-				return
-			case <-time.After(procgroup.Grace):
-				next(p.exe.Process)
-			}
+		select {
+		case <-p.exited:
+		case <-time.After(procgroup.Grace):
+			p.kill()
 		}
 	})
 	<-p.exited
@@ -308,32 +373,3 @@ func (e *signInError) Error() string {
 
 // FailureCode returns the code of runs that fail with the error.
 func (e *signInError) FailureCode() string { return "not_signed_in" }
-
-// ring keeps the end of what a process writes to its standard error.
-type ring struct {
-	mu   sync.Mutex
-	kept []byte
-}
-
-// Write implements io.Writer.
-func (r *ring) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.kept = append(r.kept, b...)
-	if n := len(r.kept) - mostStderr; n > 0 {
-		r.kept = append(r.kept[:0:0], r.kept[n:]...)
-	}
-	return len(b), nil
-}
-
-// tail returns the last lines, for the end of an error.
-func (r *ring) tail() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	lines := strings.Split(strings.TrimSpace(clean.Text(string(r.kept))), "\n")
-	text := strings.Join(lines[max(0, len(lines)-3):], " | ")
-	if text == "" {
-		return ""
-	}
-	return ": " + text[max(0, len(text)-500):]
-}

@@ -33,6 +33,7 @@ type session struct {
 	cost   float64       // so far, as the agent reports it
 	based  bool          // cost is known, so that its change can be told
 	told   map[string]bool
+	worked time.Duration // on the turn, in the steps before
 	plans  int
 	past   []event // of a session that is being loaded
 	loads  bool
@@ -120,7 +121,7 @@ func (s *session) live() bool {
 func (s *session) prompt(text, mark string) {
 	s.mu.Lock()
 	s.busy, s.quiet, s.left = true, true, false
-	s.events, s.asks, s.calls = nil, nil, map[string]*call{}
+	s.events, s.asks, s.calls, s.worked = nil, nil, map[string]*call{}, 0
 	s.mu.Unlock()
 	blocks := []map[string]string{{"type": "text", "text": text}}
 	if mark != "" {
@@ -261,11 +262,11 @@ func (s *session) step(ctx context.Context, st *external.Step, opt *Options) (*e
 	s.p.spoke.Store(began.UnixNano())
 	quiet := time.NewTimer(time.Hour)
 	defer quiet.Stop()
-	watch := time.NewTicker(max(time.Millisecond, min(opt.Silence/4, time.Second)))
+	watch := time.NewTicker(max(time.Millisecond, min(opt.Silence/4, opt.Turn/4, time.Second)))
 	defer watch.Stop()
 	warned := false
 	defer func() {
-		if warned {
+		if s.worked += time.Since(began); warned {
 			st.Note("")
 		}
 	}()
@@ -295,6 +296,10 @@ func (s *session) step(ctx context.Context, st *external.Step, opt *Options) (*e
 				s.cancel()
 				return nil, fmt.Errorf("%s has been silent for %s, and its turn was cancelled; resume the run to let it continue", s.p.cmd.Name,
 					silent.Round(time.Second))
+			case s.worked+time.Since(began) >= opt.Turn:
+				s.cancel()
+				return nil, fmt.Errorf("%s has worked on its turn for %s, which is the limit; allow more with --turn-timeout, and resume the run", s.p.cmd.Name,
+					opt.Turn.Round(time.Second))
 			case silent >= opt.Silence:
 				warned = true
 				st.Note(fmt.Sprintf("%s has been silent for %d s", s.p.cmd.Name, int(silent.Seconds())))

@@ -47,25 +47,25 @@ func Args(given []string, more ...string) []string {
 	return slices.Concat(given[:end], more, given[end:])
 }
 
-// Start starts the program with arguments and waits until its run has begun. Folder returns the folder with the files of a run, in which the process
+// Start starts the program with arguments in the folder dir, "" for that of this process, and waits until its run has begun. Folder returns the folder with the files of a run, in which the process
 // writes the file process.log; "" means that there is none. Temp is a folder of the user for files that are only needed until the run has begun.
-func Start(ctx context.Context, program string, args []string, temp string, folder func(id string) string) (*Process, error) {
+func Start(ctx context.Context, program, dir string, args []string, temp string, folder func(id string) string) (*Process, error) {
 	if err := os.MkdirAll(temp, 0o700); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(temp, "detach-")
+	scratch, err := os.MkdirTemp(temp, "detach-")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	begun := filepath.Join(dir, "run")
-	out, err := os.OpenFile(filepath.Join(dir, "process.log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	defer func() { _ = os.RemoveAll(scratch) }()
+	begun := filepath.Join(scratch, "run")
+	out, err := os.OpenFile(filepath.Join(scratch, "process.log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = out.Close() }()
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, Args(args, "--"+Flag+"=false", "--"+Hidden+"="+begun)...)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, out, session()
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = dir, out, out, session()
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

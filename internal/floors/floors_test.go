@@ -38,14 +38,15 @@ var floors = []struct {
 	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/research"}},
 	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
 	{"6", []string{"host"}},
-	{"7", []string{"cli", "console", "internal/arguments", "internal/demo", "internal/tui"}}, // and other faces
+	{"7", []string{"cli", "console", "internal/acpserve", "internal/arguments", "internal/demo", "internal/tui"}}, // and other faces
 	{"8", []string{"cmd/superstep", "internal/crash", "internal/crash/...", "internal/golden"}},
 	{"examples", []string{"examples/..."}},
 }
 
 // siblings lists the packages that import others of their own floor.
 var siblings = map[string][]string{
-	"cli":                 {"console", "internal/arguments", "internal/demo", "internal/tui"},
+	"cli":                 {"console", "internal/acpserve", "internal/arguments", "internal/demo", "internal/tui"},
+	"internal/acpserve":   {"internal/arguments", "internal/tui"},
 	"internal/demo":       {"internal/tui"},
 	"internal/tui":        {"internal/arguments"},
 	"graph/node":          {"agent"},

@@ -1,6 +1,8 @@
 package transcript
 
 import (
+	"cmp"
+	"encoding/json"
 	"time"
 
 	"github.com/superstep-dev/superstep/model"
@@ -85,3 +87,18 @@ func usage(u model.Usage, agents int, spent runlog.Amount, unpriced bool) Usage 
 
 // Used returns the usage of the run.
 func (r *Run) Used() Usage { return usage(r.Usage, len(r.Agents), r.Spent, r.Unpriced) }
+
+// Result returns the output of the run as a text for people, in Markdown; "" if there is none.
+func (r *Run) Result() string {
+	var o struct{ Text, Answer string }
+	var s string
+	switch {
+	case len(r.Output) == 0 || string(r.Output) == "null":
+		return ""
+	case json.Unmarshal(r.Output, &s) == nil:
+		return s
+	case json.Unmarshal(r.Output, &o) == nil && o.Text+o.Answer != "":
+		return cmp.Or(o.Text, o.Answer)
+	}
+	return "```json\n" + Value(r.Output) + "\n```"
+}

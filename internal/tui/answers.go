@@ -11,8 +11,8 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/inwords"
-	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/question"
+	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -302,7 +302,9 @@ func (q *Question) Lines(pal Palette) []string {
 }
 
 // Fields returns a line for each field of a question with a form, and nil for other questions.
-func (q *Question) Fields() []string { return question.FormOf(q.Asked.Schema).With(q.Asked.Default).Lines() }
+func (q *Question) Fields() []string {
+	return question.FormOf(q.Asked.Schema).With(q.Asked.Default).Lines()
+}
 
 // Example returns an answer to the form that the question is, "" if it is none.
 func (q *Question) Example() string {

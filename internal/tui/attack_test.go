@@ -14,6 +14,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -154,7 +155,7 @@ func TestModesImported(t *testing.T) {
 	s := showRun(t, "")
 	s.now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	s.run.loaded = false
-	s.modeAt, s.compose.mode = s.now, modeEdits // on the start page
+	s.modeAt, s.compose.mode = s.now, question.ModeEdits // on the start page
 	later := s.now.Add(24 * 365 * time.Hour)
 	s.give(record(t, 1, later, runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "w", Imported: &runlog.Imported{Nonce: "n"}}))
 	s.give(record(t, 2, later, runlog.KindAsked, "w", runlog.Question{Key: "permit/a/here-n", Kind: runlog.QuestionPermission, Options: []string{"once", "deny"},
@@ -165,10 +166,10 @@ func TestModesImported(t *testing.T) {
 		t.Error("an imported run's edit is accepted")
 	}
 	s.Update(keyNamed("shift+tab"))
-	if s.compose.mode == modeEdits {
+	if s.compose.mode == question.ModeEdits {
 		t.Error("accept edits is offered for it")
 	}
-	s.compose.mode, s.modeRun, s.modeAt = modeEdits, s.run.id, s.now.Add(-time.Second)
+	s.compose.mode, s.modeRun, s.modeAt = question.ModeEdits, s.run.id, s.now.Add(-time.Second)
 	s.give(record(t, 3, later.Add(time.Hour), runlog.KindAsked, "w", runlog.Question{Key: "permit/b/here-n", Kind: runlog.QuestionPermission, Options: []string{"once", "deny"},
 		Call: &runlog.QuestionCall{Tool: "edit_file", Args: json.RawMessage(`{"path":"b.go"}`), Subject: "b.go", Cwd: "/proj", Reason: "no rule allows it", Always: "edit_file(b.go)", Diff: "+x\n"}}))
 	s.Update(frameMsg{})

@@ -1,19 +1,15 @@
 package tui
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/question"
@@ -42,18 +38,6 @@ type guest struct {
 	path, key string
 	focus     bool // the card gets the focus as soon as it is there
 }
-
-// The recorded authors of answers that modes give.
-const (
-	byEdits = "person, accepting edits"
-	byPlan  = "person, planning"
-)
-
-// The modes in which permission requests of the shown run are met. The zero mode asks about everything.
-const (
-	modeEdits = "accept edits"
-	modePlan  = "plan"
-)
 
 func cardKey(run string, q *transcript.Question) string {
 	return run + "\x00" + identity(q.Asked.Path, q.Asked.Key)
@@ -401,9 +385,9 @@ func (t *Terminal) goOn() tea.Cmd {
 
 // nextMode changes how permission requests of the shown run are met from now on. What is open already is still asked about: it may not have been read.
 func (t *Terminal) nextMode() tea.Cmd {
-	next := map[string]string{"": modeEdits, modeEdits: modePlan, modePlan: ""}
-	if t.compose.mode = next[t.compose.mode]; t.compose.mode == modeEdits && t.run != nil && t.run.run.Imported {
-		t.compose.mode = modePlan
+	next := map[string]string{"": question.ModeEdits, question.ModeEdits: question.ModePlan, question.ModePlan: ""}
+	if t.compose.mode = next[t.compose.mode]; t.compose.mode == question.ModeEdits && t.run != nil && t.run.run.Imported {
+		t.compose.mode = question.ModePlan
 	}
 	t.modeRun, t.modeAt = "", t.opt.Now()
 	if t.run != nil {
@@ -411,9 +395,9 @@ func (t *Terminal) nextMode() tea.Cmd {
 		t.leave(t.run)
 	}
 	t.say(map[string]string{
-		"":        "every permission request is put to you",
-		modeEdits: "accept edits: ordinary edits in the project pass; commands and the rest still ask",
-		modePlan:  "plan: every permission request is denied",
+		"":                 "every permission request is put to you",
+		question.ModeEdits: "accept edits: ordinary edits in the project pass; commands and the rest still ask",
+		question.ModePlan:  "plan: every permission request is denied",
 	}[t.compose.mode])
 	return nil
 }
@@ -448,56 +432,12 @@ func (t *Terminal) meet() tea.Cmd {
 	var cmds []tea.Cmd
 	for _, q := range f.asking() {
 		if c := t.cardOf(f, q); !c.sent && !c.left && !q.Since.Before(t.modeAt) {
-			if a := meets(t.compose.mode, f.run.Imported, q); a != nil {
+			if a := question.Meet(t.compose.mode, f.run.Imported, &q.Asked); a != nil {
 				cmds = append(cmds, t.answer(c, a))
 			}
 		}
 	}
 	return tea.Batch(cmds...)
-}
-
-// meets returns the answer of a mode to a question, nil to ask the user. Nothing is accepted of a run that was imported.
-func meets(mode string, imported bool, q *transcript.Question) *runlog.Answer {
-	switch {
-	case question.Kind(&q.Asked) != runlog.QuestionPermission:
-	case mode == modePlan:
-		return &runlog.Answer{Value: json.RawMessage(`"` + agent.AnswerDeny + `: plan mode: propose, change nothing"`), By: byPlan}
-	case mode == modeEdits && !imported && q.Asked.Call != nil && plainEdit(q.Asked.Call) && slices.Contains(q.Options, agent.AnswerOnce):
-		return &runlog.Answer{Value: json.RawMessage(`"` + agent.AnswerOnce + `"`), By: byEdits}
-	}
-	return nil
-}
-
-// plainEdit reports whether a call changes one ordinary file inside of its folder in a way that is fully known. Whatever is unusual about it is for the
-// user: a protected name, a rule about this very file, hidden characters.
-func plainEdit(c *runlog.QuestionCall) bool {
-	var in struct{ Path string }
-	switch {
-	case c.Tool != "edit_file" && c.Tool != "write_file":
-		return false
-	case c.Diff == "" || c.Larger > 0 || c.Fails != "" || question.Hidden(c.Diff) || len(c.Parts) > 0 || c.Cwd == "" || c.Always == "":
-		return false
-	case json.Unmarshal(c.Args, &in) != nil || in.Path == "" || question.Hidden(in.Path):
-		return false
-	case c.Rule == "" && c.Reason != "no rule allows it":
-		return false
-	case c.Rule != "" && (c.Rule != c.Tool || !strings.HasPrefix(c.Reason, "ask by the rule ")): // one about all files is what the mode stands for
-		return false
-	}
-	for _, path := range []string{in.Path, c.Subject} { // as it was called, and where that leads
-		if filepath.IsAbs(path) {
-			rel, err := filepath.Rel(c.Cwd, path)
-			if err != nil {
-				return false
-			}
-			path = rel
-		}
-		hides := func(name string) bool { return strings.HasPrefix(name, ".") }
-		if path = filepath.Clean(path); !filepath.IsLocal(path) || slices.ContainsFunc(strings.Split(filepath.ToSlash(path), "/"), hides) {
-			return false
-		}
-	}
-	return true
 }
 
 // waiting reports whether the shown run waits for the user.

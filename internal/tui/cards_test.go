@@ -17,6 +17,7 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
@@ -504,7 +505,7 @@ func TestModes(t *testing.T) {
 		id := d.begin("work", true)
 		d.until("the end", func() bool { return d.run.run.Status == runlog.Completed })
 		const no = `"deny: plan mode: propose, change nothing" by person, planning`
-		if got := d.answers(id); !slices.Equal(got, []string{no, no}) || d.compose.mode != modePlan {
+		if got := d.answers(id); !slices.Equal(got, []string{no, no}) || d.compose.mode != question.ModePlan {
 			t.Errorf("answered with %q in mode %q", got, d.compose.mode)
 		}
 		d.with(func() { d.open(other) })
@@ -523,7 +524,7 @@ func TestModes(t *testing.T) {
 	})
 	// What is in doubt is asked about.
 	plain := runlog.QuestionCall{Tool: "edit_file", Args: json.RawMessage(`{"path":"src/a.go"}`), Subject: "src/a.go", Cwd: "/proj", Reason: "no rule allows it", Always: "edit_file(src/a.go)", Diff: "+x\n"}
-	if !plainEdit(&plain) {
+	if !question.PlainEdit(&plain) {
 		t.Error("a plain edit is asked about")
 	}
 	for name, change := range map[string]func(c *runlog.QuestionCall){
@@ -537,7 +538,7 @@ func TestModes(t *testing.T) {
 		"no folder": func(c *runlog.QuestionCall) { c.Cwd = "" }, "each time": func(c *runlog.QuestionCall) { c.Always = "" }, "no path": func(c *runlog.QuestionCall) { c.Args = nil },
 	} {
 		c := plain
-		if change(&c); plainEdit(&c) {
+		if change(&c); question.PlainEdit(&c) {
 			t.Errorf("%s is accepted unasked", name)
 		}
 	}

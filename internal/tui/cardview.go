@@ -277,7 +277,9 @@ func (c *cardView) unknown() bool { return question.Kind(&c.q.Asked) == runlog.Q
 // now is the value that the question shows, and that an edit begins with.
 func (c *cardView) now() string { return shown(c.asked()) }
 
-func (c *cardView) asked() string { return transcript.Clean(question.Headed(c.q.Asked.Header, c.q.Asked.Text)) }
+func (c *cardView) asked() string {
+	return transcript.Clean(question.Headed(c.q.Asked.Header, c.q.Asked.Text))
+}
 
 // several answers with the marked options.
 func (c *cardView) several() tea.Cmd {

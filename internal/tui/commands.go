@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/effort"
@@ -148,91 +147,16 @@ func (t *Terminal) argumentHint(text string) string {
 		}
 		for i := range t.catalog.Workflows {
 			if item := &t.catalog.Workflows[i]; strings.EqualFold(item.Name, name) {
-				return inputsHint(item.Inputs)
+				return arguments.Hint(item.Inputs)
 			}
 		}
 	}
 	return ""
 }
 
-// inputsHint lists the inputs of a workflow on one line: the required ones first, the others in brackets.
-func inputsHint(inputs []workflow.Input) string {
-	var out, more []string
-	for _, in := range inputs {
-		if strings.HasPrefix(in.Description, "set by the run itself") {
-			continue
-		}
-		s := transcript.Line(in.Name) + "=" + strings.ToUpper(in.Type)
-		if len(in.Enum) > 0 {
-			var words []string
-			for _, v := range in.Enum {
-				words = append(words, transcript.Line(fmt.Sprint(v)))
-			}
-			s = transcript.Line(in.Name) + "=" + strings.Join(words, "|")
-		}
-		if in.Required {
-			out = append(out, s)
-		} else {
-			more = append(more, "["+s+"]")
-		}
-	}
-	return strings.Join(append(out, more...), " ")
-}
-
-// Words splits a line as a shell does, without any expansion. A quote that is not closed goes to the end.
-func Words(line string) []string {
-	var out []string
-	var b strings.Builder
-	in, quote, last := false, rune(0), ' '
-	escaped := false
-	for _, r := range line {
-		switch {
-		case escaped:
-			b.WriteRune(r)
-			escaped = false
-		case r == '\\' && quote != '\'':
-			escaped, in = true, true
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote == 0 && (r == '"' || r == '\'' && (!in || last == '=')):
-			quote, in = r, true
-		case quote == 0 && (r == ' ' || r == '\t' || r == '\n'):
-			if in {
-				out = append(out, b.String())
-				b.Reset()
-			}
-			in = false
-		default:
-			b.WriteRune(r)
-			in = true
-		}
-		last = r
-	}
-	if in {
-		out = append(out, b.String())
-	}
-	return out
-}
-
-// readInputs reads the inputs of a workflow from words, as the command line does.
-func readInputs(w *workflow.Workflow, line string) (json.RawMessage, error) {
-	f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
-	f.Usage = func() {}
-	var g arguments.Given
-	f.VarP((*arguments.List)(&g.Pairs), "input", "i", "")
-	arguments.AddFlags(f, func(name string) bool { return f.Lookup(name) != nil }, w)
-	if err := f.Parse(Words(line)); err != nil {
-		return nil, err
-	}
-	if g.Words, g.Flags = f.Args(), f; f.ArgsLenAtDash() >= 0 {
-		g.Words = append(append(g.Words[:f.ArgsLenAtDash():f.ArgsLenAtDash()], "--"), g.Words[f.ArgsLenAtDash():]...)
-	}
-	return g.Inputs(w)
-}
-
 // runCommand starts a workflow with the inputs of a line, or asks for what is missing.
 func (t *Terminal) runCommand(w *workflow.Workflow, line string) tea.Cmd {
-	inputs, err := readInputs(w, line)
+	inputs, err := arguments.Line(w, line)
 	if err == nil {
 		return t.start(&Start{Workflow: w.Name, Inputs: inputs})
 	}
@@ -246,7 +170,7 @@ func (t *Terminal) runCommand(w *workflow.Workflow, line string) tea.Cmd {
 		schema := *w.Inputs
 		schema.Required, loose.Inputs = nil, &schema
 	}
-	has, lerr := readInputs(&loose, line)
+	has, lerr := arguments.Line(&loose, line)
 	if lerr != nil {
 		t.fail(err)
 		t.compose.set("/" + w.Name + " " + line)
@@ -494,7 +418,7 @@ func (t *Terminal) budgetCommand(args string) tea.Cmd {
 	line := []string{"runs", "budget"}
 	limits := map[string]string{"cost": "--max-cost", "money": "--max-cost", "tokens": "--max-tokens", "agents": "--max-agents", "turns": "--max-turns",
 		"calls": "--max-calls", "time": "--timeout", "timeout": "--timeout"}
-	for _, w := range Words(args) {
+	for _, w := range arguments.Words(args) {
 		key, value, ok := strings.Cut(w, "=")
 		flag := limits[strings.TrimPrefix(key, "max-")]
 		switch {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/internal/transcript"
@@ -459,7 +460,7 @@ func TestWords(t *testing.T) {
 	for line, want := range map[string][]string{
 		`a "b c" d='e "f' g\ h`: {"a", "b c", `d=e "f`, "g h"}, `it's`: {"it's"}, `""`: {""}, "": nil, `"open end`: {"open end"}, "a\n b": {"a", "b"},
 	} {
-		if got := Words(line); !slices.Equal(got, want) {
+		if got := arguments.Words(line); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/transcript/recorded"
 )
 
@@ -34,7 +35,7 @@ func TestConvention31Keys(t *testing.T) {
 		s.give(&rec)
 	}
 	key := func(name string) { s.Update(keyNamed(name)) }
-	if key("shift+tab"); s.compose.mode != modeEdits {
+	if key("shift+tab"); s.compose.mode != question.ModeEdits {
 		t.Error("Shift+Tab changes no mode")
 	}
 	if key("ctrl+t"); !s.view.todos {

@@ -536,7 +536,7 @@ func (v *runPane) end(w int) []string {
 	case r.Status == runlog.Paused && len(r.Open()) == 0:
 		out = append(out, pal.Dim(cut("   go on: /resume", w)))
 	case r.Status == runlog.Completed || r.Status == runlog.Partial:
-		if text := v.t.result(r); text != "" && strings.TrimSpace(text) != strings.TrimSpace(lastText(r)) {
+		if text := r.Result(); text != "" && strings.TrimSpace(text) != strings.TrimSpace(lastText(r)) {
 			out = append(out, "")
 			for _, l := range markdownLines(text, w-2, pal != "") {
 				out = append(out, " "+l)
@@ -544,21 +544,6 @@ func (v *runPane) end(w int) []string {
 		}
 	}
 	return append(out, "")
-}
-
-// result is the output of a run as a text for people.
-func (t *Terminal) result(r *transcript.Run) string {
-	var o struct{ Text, Answer string }
-	var s string
-	switch {
-	case len(r.Output) == 0 || string(r.Output) == "null":
-		return ""
-	case json.Unmarshal(r.Output, &s) == nil:
-		return s
-	case json.Unmarshal(r.Output, &o) == nil && o.Text+o.Answer != "":
-		return cmp.Or(o.Text, o.Answer)
-	}
-	return "```json\n" + transcript.Value(r.Output) + "\n```"
 }
 
 // lastText is the last text of the run, if an agent that is alone in its step has said it, so that it is on the screen.

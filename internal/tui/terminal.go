@@ -57,11 +57,12 @@ type Catalog struct {
 	Workflows []host.Item // runnable
 	Agents    []host.Item
 	Skills    []host.Item
-	Demo      bool   // whether the program has one
-	Why       string // it is Model
-	Documents bool   // there are some in the folder to ask about
-	Untrusted int    // items of the project that wait for a decision
-	RunFiles  string // the folder that holds one with the files of each run, "" if none are kept
+	Demo      bool     // whether the program has one
+	Why       string   // it is Model
+	Models    []string // to choose from
+	Documents bool     // there are some in the folder to ask about
+	Untrusted int      // items of the project that wait for a decision
+	RunFiles  string   // the folder that holds one with the files of each run, "" if none are kept
 	// Find returns a workflow of the list for its inputs: to read them, and not to run it. It returns nil if there is none of that name.
 	Find func(name string) *workflow.Workflow
 	// Files lists the files of the folder that a message may name, as paths relative to it. It may take a while.

@@ -376,11 +376,13 @@ func (s *Sandbox) environ(env []string, proxyURL string) []string {
 	}
 	drop := []string{"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS",
 		"DISPLAY", "WAYLAND_DISPLAY"}
+	granted := slices.Concat(s.policy().Read, s.policy().Write)
 	out := make([]string, 0, len(env)+len(set))
 	seen := map[string]bool{}
 	for _, v := range slices.Backward(slices.Concat(s.userVariables(), env)) { // the last of a name counts, as in os/exec
-		name, _, _ := strings.Cut(v, "=")
-		if _, ours := set[name]; !ours && !seen[name] && !slices.Contains(drop, name) {
+		name, value, _ := strings.Cut(v, "=")
+		dropped := slices.Contains(drop, name) && !slices.ContainsFunc(granted, func(at string) bool { return strings.HasPrefix(name, "XDG_") && within(value, at) })
+		if _, ours := set[name]; !ours && !seen[name] && !dropped {
 			out = append(out, v)
 		}
 		seen[name] = true

@@ -1,0 +1,268 @@
+package acpserve
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	sdk "github.com/coder/acp-go-sdk"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/question"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/tui"
+	"github.com/superstep-dev/superstep/runlog"
+)
+
+// asking is an open question on its way to the client.
+type asking struct {
+	stop func() // closes the client's request
+	left bool   // the client was asked, or cannot be: the next prompt is the answer, or goes on without one
+}
+
+// ask puts open questions to the client, and closes its requests for those that were answered elsewhere. The caller holds mu.
+func (v *view) ask() {
+	for q, a := range v.asks {
+		if q.Answered {
+			a.stop()
+			delete(v.asks, q)
+		}
+	}
+	if v.replay {
+		return
+	}
+	for _, q := range v.run.Open() {
+		if q.Kind == runlog.QuestionMessage || v.asks[q] != nil {
+			continue
+		}
+		ctx, stop := context.WithCancel(v.painter.session.ctx)
+		a := &asking{stop: stop}
+		v.asks[q] = a
+		go v.put(ctx, q, a, question.Meet(v.session.mode, v.run.Imported, &q.Asked))
+	}
+}
+
+// quoted returns a text as JSON.
+func quoted(text string) json.RawMessage {
+	b, _ := json.Marshal(text) // texts encode
+	return b
+}
+
+// leave closes all requests to the client. The caller holds mu.
+func (v *view) leave() {
+	for _, a := range v.asks {
+		a.stop()
+		a.left = true
+	}
+}
+
+// put asks the client, unless the answer is there, and answers the question.
+func (v *view) put(ctx context.Context, q *transcript.Question, a *asking, answer *runlog.Answer) {
+	x := v.session
+	if answer == nil {
+		select {
+		case x.asking <- struct{}{}: // many clients show one request at a time
+		case <-ctx.Done():
+			return
+		}
+		value := v.request(ctx, q)
+		<-x.asking
+		if value != nil {
+			answer = &runlog.Answer{Value: value, By: "person"}
+		}
+	}
+	var err error
+	if answer != nil && ctx.Err() == nil {
+		answer.Key = q.Asked.Key
+		if err = x.server.engine.Answer(ctx, v.id, q.Asked.Path, answer); err == nil {
+			err = v.goOn(ctx)
+		}
+	}
+	if answer != nil && err == nil || ctx.Err() != nil { // another surface has answered, or the turn was cancelled
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if a.left = true; err != nil {
+		x.say(fmt.Sprintf("The question of %s stays open: %s", q.Path, transcript.Clean(err.Error())))
+	} else {
+		x.say(asText(q) + "\n\n_Your next message is the answer._")
+	}
+	x.wake()
+}
+
+// goOn resumes a run that waited for an answer and that no process executes.
+func (v *view) goOn(ctx context.Context) error {
+	info, err := v.session.server.engine.Find(ctx, v.id)
+	if err != nil || info.Status == runlog.Running || info.Status.Ended() {
+		return err
+	}
+	x := v.session
+	p, err := x.folder.Start(ctx, &tui.Start{Run: v.id})
+	if err == nil {
+		x.watch(&turn{}, p, "")
+	}
+	return err
+}
+
+// reply answers a question with the text of a prompt. It is done if the text does not fit.
+func (x *session) reply(ctx context.Context, v *view, q *transcript.Question, text string) (done bool, err error) {
+	if n := slices.Index(q.Options, text); n < 0 && len(text) == 1 && text[0] >= '1' && int(text[0]-'1') < len(q.Asked.Options) {
+		text = q.Asked.Options[text[0]-'1']
+	}
+	value, err := question.Fit(&q.Asked, text)
+	if question.Kind(&q.Asked) == runlog.QuestionPermission && err != nil {
+		value, err = question.Fit(&q.Asked, agent.AnswerDeny+": "+text)
+	}
+	if err != nil {
+		x.say(transcript.Clean(err.Error()) + "\n\n" + asText(q))
+		return true, nil
+	}
+	return false, x.server.engine.Answer(ctx, v.id, q.Asked.Path, &runlog.Answer{Key: q.Asked.Key, Value: value, By: "person"})
+}
+
+// asText returns a question as text.
+func asText(q *transcript.Question) string {
+	text := "**" + (&transcript.Task{Path: q.Path}).Label() + " asks:** " + question.Headed(q.Header, q.Question)
+	for i, o := range q.Options {
+		text += fmt.Sprintf("\n%d. %s", i+1, o)
+		if about := q.About[o]; about != "" {
+			text += ": " + about
+		}
+	}
+	if f := question.FormOf(q.Asked.Schema); f != nil {
+		text += "\n\n" + strings.Join(f.Lines(), "\n") + "\n\nsuch as `" + f.Example() + "`"
+	}
+	return text
+}
+
+// request asks the client, in the way that it has for such a question. It returns nil if there is no answer.
+func (v *view) request(ctx context.Context, q *transcript.Question) json.RawMessage {
+	x := v.session
+	x.server.mu.Lock()
+	forms := x.server.forms
+	x.server.mu.Unlock()
+	kind := question.Kind(&q.Asked)
+	if forms && kind != runlog.QuestionPermission {
+		return v.form(ctx, q)
+	}
+	var list []question.Choice
+	for _, c := range question.Menu(&q.Asked) {
+		open := strings.HasSuffix(c.Answer, "…")
+		if c.Answer != "" && !c.Why && !open && c.Answer != agent.AnswerRun && !q.Asked.Several() {
+			list = append(list, c)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	var options []sdk.PermissionOption
+	for i, c := range list {
+		o := sdk.PermissionOption{OptionId: sdk.PermissionOptionId(fmt.Sprint(i)), Kind: sdk.PermissionOptionKindAllowOnce, Name: c.Name}
+		switch {
+		case kind == runlog.QuestionPermission && c.Answer == agent.AnswerOnce:
+			o.Name = "Allow once"
+		case kind == runlog.QuestionPermission && c.Answer == agent.AnswerAlways:
+			o.Kind, o.Name = sdk.PermissionOptionKindAllowAlways, "Always allow "+q.Call.Always+" in this project"
+		case kind == runlog.QuestionPermission || kind == runlog.QuestionGate && c.Answer == "reject":
+			o.Kind, o.Name = sdk.PermissionOptionKindRejectOnce, "Reject"
+		case c.Note != "":
+			o.Name += ": " + c.Note
+		}
+		options = append(options, o)
+	}
+	x.mu.Lock()
+	about := v.subject(q)
+	x.mu.Unlock()
+	about.SessionUpdate = ""
+	var out struct {
+		Outcome struct{ Outcome, OptionID string }
+	}
+	out, err := sdk.SendRequest[struct {
+		Outcome struct{ Outcome, OptionID string }
+	}](x.server.conn, ctx, sdk.ClientMethodSessionRequestPermission, map[string]any{"sessionId": x.id, "toolCall": about, "options": options, "_meta": meta(v.id)})
+	var n int
+	if _, scan := fmt.Sscan(out.Outcome.OptionID, &n); err != nil || out.Outcome.Outcome != "selected" || scan != nil || n < 0 || n >= len(list) {
+		return nil
+	}
+	value, err := question.Fit(&q.Asked, list[n].Answer)
+	if err != nil {
+		return nil
+	}
+	return value
+}
+
+// subject tells the client what a question is about, as a tool call. The caller holds mu.
+func (v *view) subject(q *transcript.Question) *call {
+	if q.Call == nil {
+		c := &call{ID: v.callID(q.Path, q.Key), Title: question.Headed(q.Header, q.Question), Kind: sdk.ToolKindOther, Status: sdk.ToolCallStatusPending,
+			Content: []sdk.ToolCallContent{sdk.ToolContent(sdk.TextBlock(asText(q)))}}
+		return c
+	}
+	c := v.about(q.Call.Tool, q.Call.Subject, q.Call.Args, q.Call.Cwd)
+	c.ID, c.Status, c.Content = v.painter.asks(q), sdk.ToolCallStatusPending, nil
+	path := q.Call.Subject
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(q.Call.Cwd, path)
+	}
+	if q.Call.Diff != "" && q.Call.Larger == 0 && q.Call.Fails == "" && !question.Hidden(q.Asked.Call.Diff) {
+		c.Content = diffs(path, q.Call.Diff)
+	}
+	text := tui.Card(q.Call)
+	if c.Content != nil {
+		text = question.Because(q.Call.Rule, q.Call.Origin, q.Call.Reason)
+	}
+	if c.Content = append(c.Content, sdk.ToolContent(sdk.TextBlock(fenced(text)))); !v.knows(c.ID) {
+		v.tell(c)
+	}
+	return c
+}
+
+// form asks by a form until the answer fits. It returns nil if the user declines.
+func (v *view) form(ctx context.Context, q *transcript.Question) json.RawMessage {
+	x, text := v.session, asText(q)
+	schema, one := q.Asked.Schema, question.FormOf(q.Asked.Schema) == nil
+	if one {
+		field := map[string]any{"type": "string", "title": "Answer"}
+		switch kind := question.TypeOf(q.Asked.Schema); {
+		case q.Asked.Several():
+			field = map[string]any{"type": "array", "title": "Answers", "items": map[string]any{"type": "string", "enum": q.Asked.Options}}
+		case len(q.Options) > 0 && !question.Others(&q.Asked) && !question.Gated(&q.Asked):
+			field["enum"] = q.Asked.Options
+		case kind == "number" || kind == "integer" || kind == "boolean":
+			field["type"] = kind
+		}
+		if len(q.Asked.Default) > 0 {
+			field["default"] = q.Asked.Default
+		}
+		schema, _ = json.Marshal(map[string]any{"type": "object", "properties": map[string]any{"answer": field}, "required": []string{"answer"}})
+	}
+	for wrong := ""; ; {
+		out, err := sdk.SendRequest[struct {
+			Action  string
+			Content map[string]json.RawMessage
+		}](x.server.conn, ctx, sdk.ClientMethodElicitationCreate, map[string]any{
+			"sessionId": x.id, "mode": "form", "message": strings.TrimSpace(wrong + "\n\n" + text), "requestedSchema": json.RawMessage(schema), "_meta": meta(v.id),
+		})
+		if err != nil || out.Action != "accept" {
+			return nil
+		}
+		answer, err := json.Marshal(out.Content)
+		if err != nil {
+			return nil
+		}
+		if one {
+			answer = out.Content["answer"]
+		}
+		said := string(answer)
+		_ = json.Unmarshal(answer, &said) // of texts; what else there is stays JSON
+		value, err := question.Fit(&q.Asked, said)
+		if err == nil {
+			return value
+		}
+		wrong = transcript.Clean(err.Error())
+	}
+}
