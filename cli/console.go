@@ -54,7 +54,7 @@ func (a *app) console(ctx context.Context, port int, open, readOnly bool) error 
 	h, err := console.Handler(ctx, a.host(), &console.Options{
 		Hosts: []string{fmt.Sprintf("127.0.0.1:%d", at), fmt.Sprintf("localhost:%d", at)}, Operator: token, ReadOnly: readOnly, Program: a.cfg.Name,
 		Default: func(name string) string { return configurable(a).Lookup(name).DefValue },
-		Start: b.console,
+		Start:   b.console,
 	})
 	if err != nil {
 		_ = l.Close()

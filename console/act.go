@@ -89,7 +89,9 @@ func (s *server) action(pattern string, do act) {
 }
 
 // keyOf returns what identifies an action that may be sent twice, "" for nothing.
-func keyOf(r *http.Request) string { return cmp.Or(r.Header.Get("Idempotency-Key"), r.PostForm.Get("once")) }
+func keyOf(r *http.Request) string {
+	return cmp.Or(r.Header.Get("Idempotency-Key"), r.PostForm.Get("once"))
+}
 
 // runAct is an act on a run, which leads back to its page.
 func (s *server) runAct(do func(ctx context.Context, id string, form url.Values) (to string, err error)) act {
@@ -99,6 +101,7 @@ func (s *server) runAct(do func(ctx context.Context, id string, form url.Values)
 			return "", err
 		}
 		to, err := do(ctx, info.ID, r.PostForm)
+		s.poke(info.ID)
 		if to == "" {
 			to = "/runs/" + info.ID
 		}
@@ -337,6 +340,7 @@ func (s *server) forkOf(ctx context.Context, id string, form url.Values, preview
 			return nil, refuse(http.StatusConflict, "Run %s has rules of its own: fork it with `%s runs fork %[1]s --recipe FILE`.", info.ID, s.opt.Program)
 		}
 		set.Model = cmp.Or(was.Model, set.Model)
+		s.host.Refresh()
 		w, err := s.host.With(set).Ready(info.Workflow)
 		if err != nil {
 			return nil, refuse(http.StatusUnprocessableEntity, "%v", err)

@@ -67,6 +67,7 @@ type server struct {
 	done  map[string]*reply // what was answered to actions, by their keys
 	order []string          // the keys of done, the oldest first
 
+	gap    time.Duration   // between two frames
 	folds  kept[*moment]   // runs as of earlier records
 	shapes kept[*svgShape] // graphs, by run
 }
@@ -75,7 +76,7 @@ type server struct {
 // parameter t sets a cookie, and programs send the header Authorization. It must be mounted at the root of its address. Ctx ends what it follows.
 func Handler(ctx context.Context, h *host.Host, opt *Options) (http.Handler, error) {
 	s := &server{ctx: ctx, host: h, opt: *opt, mux: http.NewServeMux(), hubs: map[string]*hub{}, views: map[string]*view{}, done: map[string]*reply{},
-		folds: kept[*moment]{most: 16}, shapes: kept[*svgShape]{most: 100}}
+		gap: frameGap, folds: kept[*moment]{most: 16}, shapes: kept[*svgShape]{most: 100}}
 	if len(s.opt.Hosts) == 0 {
 		return nil, errors.New("console: no value of the header Host is allowed, so nothing would be answered")
 	}

@@ -139,7 +139,7 @@ func (s *server) itemHandler(w http.ResponseWriter, r *http.Request) error {
 			return !ok || err != nil
 		})
 	}
-	s.page(w, r, http.StatusOK, "item", map[string]any{"Rules": rules,"Title": item.Name, "Kind": k, "Item": item, "Used": used[item.Name], "Program": s.opt.Program,
+	s.page(w, r, http.StatusOK, "item", map[string]any{"Rules": rules, "Title": item.Name, "Kind": k, "Item": item, "Used": used[item.Name], "Program": s.opt.Program,
 		"Command": fmt.Sprintf("%s %s show %s", s.opt.Program, k.Name, clean.Shell(item.Name)), "Try": k.Name == host.Agents && s.acts(r) && item.State == catalog.Usable})
 	return nil
 }
@@ -167,6 +167,9 @@ func (s *server) flowHandler(w http.ResponseWriter, r *http.Request) error {
 		}
 	} else if err != nil {
 		data["None"] = s.clean(err.Error())
+	}
+	if item.State == catalog.Invalid && item.Text != "" {
+		data["None"] = "the recipe has mistakes"
 	}
 	if item.Text != "" {
 		problems, err := s.host.LintText(item.Name+".yaml", []byte(item.Text))

@@ -78,27 +78,30 @@ const mostBars = 120
 
 // A bar is a task on the timeline, in percent of its width.
 type bar struct {
-	Label, Visit             string
-	State, Link, Tip         string
-	Left, Width             string
-	Selected                bool
+	Label, Visit     string
+	State, Link, Tip string
+	Left, Width      string
+	Selected         bool
 }
 
 func (p *runPage) bars() map[string]any {
 	r := p.r
-	if r.Started.IsZero() || len(r.Tasks) == 0 {
-		return nil
-	}
 	var tasks []*transcript.Task
 	for _, t := range p.sorted() {
 		if t.Depth <= 1 {
 			tasks = append(tasks, t)
 		}
 	}
+	if len(tasks) == 0 {
+		return nil
+	}
 	more := max(0, len(tasks)-mostBars)
 	tasks = tasks[more:]
-	begin, end := r.Started, r.Started
+	begin, end := tasks[0].Began, r.Started
 	for _, t := range tasks {
+		if t.Began.Before(begin) {
+			begin = t.Began
+		}
 		end = later(end, t.Left)
 	}
 	running := len(r.Active()) > 0 && p.at == 0 && r.Status == "running"
@@ -110,7 +113,7 @@ func (p *runPage) bars() map[string]any {
 	var bars []bar
 	for _, t := range tasks {
 		stop := cmp.Or(t.Left, end)
-		if !t.Ended() && t.State != transcript.Waiting {
+		if !t.Ended() {
 			stop = end
 		}
 		left := min(99.5, percent(t.Began.Sub(begin)))

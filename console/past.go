@@ -59,15 +59,13 @@ func (s *server) historyHandler(w http.ResponseWriter, r *http.Request) error {
 	if at >= 0 {
 		m := all[at]
 		data["State"], data["Step"], data["Seq"] = pretty(m.State), m.Step, m.Seq
-		var before json.RawMessage
 		if with >= 0 {
-			before = all[with].State
+			changes, err := superstep.Diff(all[with].State, m.State)
+			if err != nil {
+				return err
+			}
+			data["Changes"] = changesOf(changes)
 		}
-		changes, err := superstep.Diff(before, m.State)
-		if err != nil {
-			return err
-		}
-		data["Changes"] = changesOf(changes)
 		data["Command"] = fmt.Sprintf("%s runs show %s --at @%d --state", s.opt.Program, info.ID, m.Step)
 		data["Fork"] = fmt.Sprintf("%s runs fork %s --from %d", s.opt.Program, info.ID, m.Step)
 	}
@@ -125,6 +123,7 @@ func (s *server) definitionHandler(w http.ResponseWriter, r *http.Request) error
 		return refuse(http.StatusNotFound, "Run %s is not of a recipe.", info.ID)
 	}
 	was := pinned.Files[0]
+	s.host.Refresh()
 	data := map[string]any{"Title": "Definition", "ID": info.ID, "Program": s.opt.Program, "Acts": s.acts(r), "File": transcript.Line(was.Name), "Text": s.clean(was.Text),
 		"Resumes": info.Status != runlog.Completed && info.Status != runlog.Cancelled && info.Status != runlog.Partial && info.Status != runlog.Running}
 	if file, changed := s.host.Edited(r.Context(), &info); changed {

@@ -67,7 +67,9 @@ func (s *server) runOf(r *http.Request) (*runPage, error) {
 			to(n)
 		}
 	}
-	p.shape = func() (*svgShape, error) { return s.shapes.of(info.ID, func() (*svgShape, error) { return s.shapeOf(info.ID) }) }
+	p.shape = func() (*svgShape, error) {
+		return s.shapes.of(info.ID, func() (*svgShape, error) { return s.shapeOf(info.ID) })
+	}
 	return p, nil
 }
 
@@ -150,6 +152,7 @@ func (s *server) runHandler(w http.ResponseWriter, r *http.Request) error {
 		over := h.run.Status == runlog.Completed || h.run.Status == runlog.Cancelled
 		h.mu.Unlock()
 		if info, err := s.engine.Find(r.Context(), p.id); err == nil && !over {
+			s.host.Refresh()
 			if file, changed := s.host.Edited(r.Context(), &info); changed {
 				data["Edited"] = transcript.Line(file)
 			}
@@ -332,7 +335,7 @@ func (p *runPage) why() []piece {
 	case wait.What == "worker":
 		text = "Interrupted" + by(r.By) + ": no process executes it. Resume it, or start a worker with `" + p.s.opt.Program + " worker`."
 	case wait.What == "operator":
-		text = "Paused" + by(r.By) + "."
+		text = "Paused" + by(r.By) + ": no process executes it. Resume it to continue."
 	case wait.What == "storage":
 		text = "Waiting: the store could take no more. Resume it once there is room."
 	case wait.What == "person" && r.AwaitsMessage():

@@ -28,7 +28,7 @@ type runsPage struct {
 	workflow, q string
 	before      string // the ID of the last run of the page before
 	acts        bool
-	pick        bool // rows can be selected
+	pick        bool   // rows can be selected
 	next        string // the last run of this page, if another one follows
 	counts      map[string]int
 }
@@ -89,7 +89,10 @@ func (p *runsPage) read(ctx context.Context) ([]host.RunItem, error) {
 	var shown []runlog.Info
 	skip := p.before != ""
 	for _, i := range infos {
-		sum := summary.Of(&i)
+		var sum *summary.Summary
+		if !i.Status.Ended() && i.Status != runlog.Failed { // else it is in no list for what it waits for
+			sum = summary.Of(&i)
+		}
 		for _, t := range tabs {
 			if belongs(t.Name, &i, sum) {
 				p.counts[t.Name]++
@@ -122,7 +125,7 @@ func found(i *runlog.Info, q string) bool {
 // runRow is a run for its template.
 type runRow struct {
 	host.RunItem
-	Pick      bool // it can be selected
+	Pick      bool   // it can be selected
 	State     string // as people read it
 	Progress  string
 	Where     string // the step that it is at, or has failed in

@@ -140,6 +140,7 @@ function graph(box) {
     const k = Math.min(Math.max(f, 40 / v.width), Math.max(1, 4 * w0 / v.width));
     v = { x: cx - (cx - v.x) * k, y: cy - (cy - v.y) * k, width: v.width * k, height: v.height * k }; show();
   };
+  box.style.height = Math.min(innerHeight * 0.7, Math.max(160, h0 * Math.min(1, box.clientWidth / w0 || 1))) + "px"; // as high as it is, if there is room
   svg.removeAttribute("width"); svg.removeAttribute("height");
   const bar = document.createElement("div");
   bar.className = "zoom";
