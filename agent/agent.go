@@ -244,7 +244,6 @@ func (a *Agent) begin(scope *journal.Scope, w *Work) (*run, error) {
 	}
 	if r.external() {
 		err = r.equipExternal()
-		a = r.Agent
 	}
 	if err := cmp.Or(err, r.equip()); err != nil {
 		return nil, fmt.Errorf("agent %s: %w", a.Name, err)
@@ -410,7 +409,7 @@ func (r *run) turn(ctx context.Context) (done bool, err error) {
 	if len(calls) == 0 {
 		return r.said(resp)
 	}
-	results, err := r.callAll(ctx, n, calls)
+	results, err := r.callAll(ctx, n, 0, calls)
 	if err != nil {
 		return false, err
 	}

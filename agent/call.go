@@ -31,11 +31,11 @@ type fate struct {
 }
 
 // callAll runs the calls of a turn: in parallel if none of them changes anything, else one after the other, in the model's order. It asks all questions
-// of the calls before it waits for an answer, and calls that need no answer proceed.
-func (r *run) callAll(ctx context.Context, turn int, calls []model.Call) ([]tool.Result, error) {
+// of the calls before it waits for an answer, and calls that need no answer proceed. From is the number of calls that the turn had before these.
+func (r *run) callAll(ctx context.Context, turn, from int, calls []model.Call) ([]tool.Result, error) {
 	r.out.Calls += len(calls)
 	r.rise() // others may work for what it calls
-	fates, err := r.decide(ctx, turn, calls)
+	fates, err := r.decide(ctx, turn, from, calls)
 	if err != nil {
 		return nil, err
 	}
@@ -54,9 +54,9 @@ func (r *run) callAll(ctx context.Context, turn int, calls []model.Call) ([]tool
 		case f.waits != nil:
 			errs[i] = f.waits
 		case beside:
-			work.Go(func() { results[i], errs[i] = r.call(ctx, turn, i, c, &f) })
+			work.Go(func() { results[i], errs[i] = r.call(ctx, turn, from+i, c, &f) })
 		default:
-			results[i], errs[i] = r.call(ctx, turn, i, c, &f)
+			results[i], errs[i] = r.call(ctx, turn, from+i, c, &f)
 		}
 		if !beside && errs[i] != nil {
 			break // what comes after it may build on it
@@ -83,7 +83,7 @@ func (a *Agent) Call(ctx context.Context, scope *journal.Scope, w *Work, c model
 		return tool.Result{}, err
 	}
 	r.caller = tool.Workflow
-	results, err := r.callAll(ctx, 0, []model.Call{c})
+	results, err := r.callAll(ctx, 0, 0, []model.Call{c})
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -146,7 +146,7 @@ func (r *run) beside(name string) bool {
 }
 
 // decide reports for each call of a turn whether it may happen.
-func (r *run) decide(ctx context.Context, turn int, calls []model.Call) ([]fate, error) {
+func (r *run) decide(ctx context.Context, turn, from int, calls []model.Call) ([]fate, error) {
 	fates := make([]fate, len(calls))
 	refused := make([]bool, len(calls))
 	fits := map[string]bool{} // the tools that were called, and whether any of the calls fits
@@ -174,7 +174,7 @@ func (r *run) decide(ctx context.Context, turn int, calls []model.Call) ([]fate,
 		if fates[i].free {
 			continue
 		}
-		key := callKey(r.prefix, turn, i)
+		key := callKey(r.prefix, turn, from+i)
 		_, begun := r.scope.Hint(key)
 		switch {
 		case begun && refused[i]: // as it is recorded

@@ -26,7 +26,7 @@ func (r *run) external() bool {
 	return is || r.pinned != nil && r.pinned.External
 }
 
-// equipExternal checks that an external agent can do what the definition wants. It has its own tools and none of ours.
+// equipExternal checks that an external agent can do what the definition wants.
 func (r *run) equipExternal() error {
 	switch {
 	case r.Finish != "":
@@ -34,16 +34,10 @@ func (r *run) equipExternal() error {
 	case r.Limits.Single:
 		return fmt.Errorf("it may not call tools, and %s has its own; use a model", r.Model.Name())
 	}
-	own := *r.Agent
-	own.Tools, own.Actions = nil, nil
-	if own.Gate == nil && r.pinned == nil {
-		own.Gate = careful{}
-	}
-	r.Agent = &own
 	return nil
 }
 
-// careful is the gate of external agents that have none: they ask before they act, and so the user is asked.
+// careful is the gate for the own tools of external agents that have none: they ask before they act, and so the user is asked.
 type careful struct{}
 
 // Check implements tool.Gate.
@@ -62,10 +56,14 @@ type outside struct {
 	answers []external.Answer
 	decided []external.Answer // the answers that the last step was given
 	open    []*outsideCall
-	known   []string        // the IDs of all calls since the prompt
+	returns []*outsideCall  // calls of our tools, whose results the next step gets
+	given   []*outsideCall  // and those whose results it got, and said and called nothing since
+	past    int             // the number of calls of our tools since the prompt
+	known   []string        // the IDs of all other calls since the prompt
 	granted map[string]bool // calls that were allowed once and then interrupted, by their hashes
 	idle    bool            // the agent waits for a prompt
 	refused string          // what was denied since the prompt
+	lost    []string        // what the agent was to be told of an interruption, until it goes on
 	said    bool            // it has said something since then
 }
 
@@ -81,8 +79,8 @@ func (r *run) runExternal(ctx context.Context) (_ *Outcome, err error) {
 	x, _ := r.Model.(external.Agent)
 	o := &outside{run: r, x: x, idle: true, granted: map[string]bool{}}
 	defer func() {
-		if x != nil && !o.idle && !errors.As(err, new(*journal.WaitError)) {
-			x.Leave(o.session)
+		if x != nil && !errors.As(err, new(*journal.WaitError)) {
+			x.Leave(o.place(), o.session, err == nil)
 		}
 	}()
 	fresh, err := o.begin(ctx)
@@ -194,7 +192,6 @@ func (o *outside) turn(ctx context.Context) (ended bool, err error) {
 	if text := said.Text(); text != "" {
 		o.out.Text, o.said = text, true
 	}
-	o.out.Usage = o.out.Usage.Add(out.Usage)
 	var calls []*outsideCall
 	for i := 1; ; i++ {
 		if calls, err = o.take(ctx, n, key, out, calls); err != nil {
@@ -265,13 +262,16 @@ func (o *outside) remember(said model.Message, calls []*outsideCall) {
 // step is one step of the agent, or its recorded outcome.
 func (o *outside) step(ctx context.Context, key, kind string) (*external.Stepped, error) {
 	if o.prompt != "" {
-		o.marked, o.known, o.refused, o.said = o.marker(key), nil, "", false
+		o.marked, o.known, o.given, o.refused, o.said, o.past = o.marker(key), nil, nil, "", false, 0
 	}
-	s := &external.Step{Session: o.session, Prompt: o.prompt, Mark: o.marked, Answers: o.answers, Agent: o.Name, Known: slices.Clone(o.known)}
+	s := &external.Step{Session: o.session, Prompt: o.prompt, Mark: o.marked, Answers: o.answers, Agent: o.Name, Known: slices.Clone(o.known), Past: o.past}
 	for _, c := range o.open {
 		s.Open = append(s.Open, c.ID)
 	}
-	o.prompt, o.answers, o.idle = "", nil, false
+	for _, c := range o.returns {
+		s.Made, s.Results = append(s.Made, c.ID), append(s.Results, external.Result{Call: c.ID, Text: c.done.Text, Error: c.done.Error})
+	}
+	o.prompt, o.answers, o.given, o.returns = "", nil, append(o.given, o.returns...), nil
 	hash, err := journal.Hash(s)
 	if err != nil {
 		return nil, err
@@ -293,11 +293,12 @@ func (o *outside) step(ctx context.Context, key, kind string) (*external.Stepped
 	}
 	if kind == "model" {
 		e.Cost = runlog.Amount{Turns: 1, Tokens: int64(len(s.Prompt)/bytesPerToken + outputTokens)}
-		e.Spent = func(output json.RawMessage) runlog.Amount {
-			var out external.Stepped
-			_ = json.Unmarshal(output, &out) // it was encoded as one
-			return runlog.Amount{Turns: 1, Tokens: int64(out.Usage.In) + int64(out.Usage.Out), Money: out.Money}
-		}
+	}
+	turns := e.Cost.Turns
+	e.Spent = func(output json.RawMessage) runlog.Amount {
+		var out external.Stepped
+		_ = json.Unmarshal(output, &out) // it was encoded as one
+		return runlog.Amount{Turns: turns, Tokens: int64(out.Usage.In) + int64(out.Usage.Out), Money: out.Money}
 	}
 	out, err := journal.Do(ctx, o.scope, e, func(ctx context.Context, _ string) (*external.Stepped, error) { return o.x.Step(ctx, o.with(s)) })
 	var happened *journal.HappenedError
@@ -306,6 +307,7 @@ func (o *outside) step(ctx context.Context, key, kind string) (*external.Stepped
 	}
 	if err == nil {
 		err = context.Cause(ctx) // a cancelled step has an outcome, too
+		o.out.Usage = o.out.Usage.Add(out.Usage)
 	}
 	return out, err
 }
@@ -325,6 +327,7 @@ func (o *outside) doubt() string {
 // with adds to a step what only this process needs.
 func (o *outside) with(s *external.Step) *external.Step {
 	out := *s
+	out.Tools, out.Place = o.all, o.place()
 	out.Say = func(p model.Part) { o.scope.Live(string(p.Kind), delta{o.Name, p.Text}) }
 	out.Note = func(text string) {
 		p := struct {
@@ -337,6 +340,11 @@ func (o *outside) with(s *external.Step) *external.Step {
 		o.scope.Live("progress", p)
 	}
 	return &out
+}
+
+// place tells this use of the agent apart from all others.
+func (o *outside) place() string {
+	return strings.Join([]string{o.scope.Run(), o.scope.Path(), o.prefix, o.idRoot}, " ")
 }
 
 // marker returns what identifies a prompt in the agent's session.
@@ -368,10 +376,43 @@ func (o *outside) take(ctx context.Context, turn int, key string, out *external.
 			return calls, err
 		}
 	}
+	if !out.Lost {
+		o.lost = nil
+	}
 	if out.Lost || out.Done {
 		return calls, o.interrupted(ctx, out)
 	}
-	return calls, o.permitAll(ctx, out.Asks)
+	if len(out.Calls) > 0 || len(out.Message.Parts) > 0 {
+		o.given = nil
+	}
+	err := o.permitAll(ctx, out.Asks)
+	if err != nil && !journal.Waits(err) {
+		return calls, err
+	}
+	calls, oerr := o.perform(ctx, turn, out.Calls, calls)
+	return calls, errors.Join(err, oerr)
+}
+
+// perform makes calls of our tools, in the same way as those of other agents. Their results are for the next step.
+func (o *outside) perform(ctx context.Context, turn int, asked []external.Call, calls []*outsideCall) ([]*outsideCall, error) {
+	if len(asked) == 0 {
+		return calls, nil
+	}
+	list := make([]model.Call, len(asked))
+	for i, c := range asked {
+		list[i] = model.Call{ID: c.ID, Name: c.Name, Args: c.Args}
+	}
+	results, err := o.callAll(ctx, turn, len(calls), list)
+	if err != nil {
+		return calls, err
+	}
+	for i, c := range asked {
+		o.saw(c.Name)
+		call := &outsideCall{Call: c, done: results[i]}
+		calls, o.returns = append(calls, call), append(o.returns, call)
+	}
+	o.past += len(asked)
+	return calls, nil
 }
 
 // tell records notes for users.
@@ -439,12 +480,16 @@ func (o *outside) interrupted(ctx context.Context, out *external.Stepped) error 
 			return err
 		}
 	}
+	for _, c := range o.given {
+		lost = append(lost, fmt.Sprintf("This call of yours was made, so do not repeat it: %s\nIts result:\n%s", oneLine(c.Name+" "+string(c.Args)), c.done.Text))
+	}
 	switch {
 	case !out.Lost:
-	case out.Fresh:
-		o.prompt = o.first(true) + "\n\nAn earlier attempt at this was interrupted, and its conversation is lost. See what is done already before you continue."
+	case out.Fresh: // what the session before was to be told is told to this one
+		o.prompt = strings.Join(append([]string{o.first(true) + "\n\nAn earlier attempt at this was interrupted, and its conversation is lost. " +
+			"See what is done already before you continue."}, append(o.lost, lost...)...), "\n")
 	default:
-		o.prompt = strings.Join(append([]string{external.Continue}, lost...), "\n")
+		o.prompt, o.lost = strings.Join(append([]string{external.Continue}, lost...), "\n"), lost
 	}
 	return nil
 }
@@ -491,7 +536,7 @@ func (o *outside) permitAll(ctx context.Context, asks []external.Call) error {
 	return errors.Join(waits...)
 }
 
-// mayDo decides on one call, in the same way as on calls of our tools.
+// mayDo decides on one call of its own tools, in the same way as on calls of ours.
 func (o *outside) mayDo(ctx context.Context, c *outsideCall) (*tool.Result, error) {
 	t := &tool.Tool{Name: c.Name, Input: &jsonschema.Schema{Type: "object"}, Effect: tool.Once, Dir: c.Dir,
 		Run: func(context.Context, *tool.Call) (string, error) {
@@ -502,6 +547,13 @@ func (o *outside) mayDo(ctx context.Context, c *outsideCall) (*tool.Result, erro
 			sum, err := journal.Hash(c.Diff)
 			return &tool.Change{New: c.New, Diff: c.Diff, Sum: sum}, err
 		}
+	}
+	own, all := o.Agent, o.all
+	defer func() { o.Agent, o.all = own, all }()
+	if own.Gate == nil && o.pinned == nil {
+		asks := *own
+		asks.Gate = careful{}
+		o.Agent = &asks
 	}
 	var err error
 	if o.all, err = tool.NewSet(t); err != nil {

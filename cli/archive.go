@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/archive"
 	"github.com/superstep-dev/superstep/internal/clean"
@@ -29,29 +30,20 @@ can be imported elsewhere and replayed there.`,
 			"runs export @last > run.jsonl", "",
 			"runs export 7f3a --file run.jsonl --unredacted", "as it is, to go on with it elsewhere",
 			"runs export 7f3a --dir out", "run.json, agents, reports and logs"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.onRun(func(ctx context.Context, _ *superstep.Engine, info runlog.Info, _ []string) error {
 			if f.File != "" && f.Dir != "" {
 				return usage("runs export: --file or --dir, not both")
 			}
-			_, info, err := findRun(cmd.Context(), a, args[0])
-			if err != nil {
-				return err
-			}
 			wrote := cmp.Or(f.Dir, f.File)
-			if err := a.host().Export(cmd.Context(), info.ID, &f); err != nil || wrote == "" {
+			if err := a.host().Export(ctx, info.ID, &f); err != nil || wrote == "" {
 				return err
 			}
-			if a.programs() {
-				return a.out.value(map[string]string{"run": info.ID, "wrote": absolute(wrote)})
-			}
-			a.err.line("wrote " + near(absolute(wrote)))
-			return nil
-		},
+			return a.tell(map[string]string{"run": info.ID, "wrote": absolute(wrote)}, "wrote "+near(absolute(wrote)))
+		}),
 	}
 	cmd.Flags().StringVar(&f.File, "file", "", "write the log into this `file` (default: standard output)")
 	cmd.Flags().StringVar(&f.Dir, "dir", "", "write a folder for people into this `folder`")
 	cmd.Flags().BoolVar(&f.Unredacted, "unredacted", false, "take nothing out")
-	acts(cmd, "file", "dir", "unredacted")
 	return cmd
 }
 
@@ -118,7 +110,6 @@ it. What comes through a pipe is first copied into a temporary file.`,
 		},
 	}
 	cmd.Flags().StringVar(&as, "as", "", "the `ID` of the new run (default: the one in the file)")
-	acts(cmd, "as")
 	return cmd
 }
 

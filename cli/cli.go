@@ -289,6 +289,15 @@ func (a *app) print(v any, text string) error {
 	return nil
 }
 
+// tell writes a value for programs, or a line for people that is no result.
+func (a *app) tell(v any, text string) error {
+	if a.programs() {
+		return a.out.value(v)
+	}
+	a.err.line(text)
+	return nil
+}
+
 // look examines the streams once the flags are known.
 func (a *app) look() {
 	a.out.format, a.err.format = a.set.output, a.set.output

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -14,29 +13,43 @@ import (
 	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
 // compact asks an agent of a run, "" for the lead, to sum up its conversation before its next turn. Waits reports that the run waits for a message first.
-func compact(ctx context.Context, store runlog.Store, info *runlog.Info, agent string) (waits bool, err error) {
+func compact(ctx context.Context, a *app, info *runlog.Info, agent string) (waits bool, err error) {
 	if info.Status.Ended() {
 		return false, &runlog.EndedError{ID: info.ID, Status: info.Status}
 	}
-	s := speaking{turns: map[string]int{}, outside: map[string]bool{}}
-	agents, err := mail.Agents(s.watch(runlog.Records(ctx, store, info.ID, 0)))
+	run, err := a.host().Transcript(ctx, info)
+	if err != nil {
+		return false, err
+	}
+	agents, err := mail.Agents(runlog.Records(ctx, a.store, info.ID, 0))
 	if err != nil {
 		return false, err
 	}
 	var known []string
-	for _, a := range agents {
-		known = append(known, a.Path)
+	for _, x := range agents {
+		known = append(known, x.Path)
+	}
+	lead := ""
+	turns, outside := map[string]int{}, map[string]bool{} // by the paths of agents; "" for those that were tasks of the run itself
+	for _, x := range run.Agents {
+		path := strings.TrimSuffix(x.Task.Path+"/"+x.Use, "/")
+		if turns[path] += x.Turns; !strings.Contains(path, "/") {
+			lead = path
+			turns[""] += x.Turns
+		}
+		outside[path] = strings.HasPrefix(x.Model, acp.Prefix)
 	}
 	chat := agent == "" && info.Workflow == delegate.Name
-	waits = chat && s.awaits
+	waits = chat && slices.ContainsFunc(run.Open(), func(q *transcript.Question) bool { return q.Kind == runlog.QuestionMessage })
 	switch {
-	case chat && s.awaits:
-		agent = s.lead
+	case waits:
+		agent = lead
 	case len(known) == 0:
 		return false, fmt.Errorf("run %s: no agent works now, so there is no conversation to sum up", info.ID)
 	case agent == "":
@@ -44,76 +57,16 @@ func compact(ctx context.Context, store runlog.Store, info *runlog.Info, agent s
 	case !slices.Contains(known, agent):
 		return false, fmt.Errorf("run %s: no agent %q runs%s; those that run are: %s", info.ID, agent, suggest.Hint(agent, known), strings.Join(known, ", "))
 	}
-	turns := s.turns[agent]
-	if chat { // its messages are tasks of their own
-		turns = s.leads
-	}
-	const least = 2 // turns of a conversation that can be summed up
-	switch {
-	case s.outside[agent]:
+	if outside[agent] {
 		return false, fmt.Errorf("run %s: agent %s is another program, which keeps its conversation itself; it cannot be summed up here", info.ID, agent)
-	case turns < least && info.Parent == "": // a run that continues another has its conversation
+	}
+	if chat { // its messages are tasks of their own, and the request is also for the one that works on the next
+		agent = ""
+	}
+	const least = 2                                // turns of a conversation that can be summed up
+	if turns[agent] < least && info.Parent == "" { // a run that continues another has its conversation
 		return false, errors.New("there is nothing to sum up yet: the agent has taken fewer than 2 turns")
-	case chat:
-		agent = "" // also the one that works on the next message
 	}
 	r := unlisted.Request{Kind: unlisted.KindSteer, Path: agent, Time: time.Now().UTC(), Data: json.RawMessage(unlisted.Compact)}
-	return waits, unlisted.Post(ctx, store, info.ID, &r)
-}
-
-// speaking is what the log of a run tells about conversations.
-type speaking struct {
-	turns   map[string]int  // by the paths of agents
-	outside map[string]bool // the agents that are other programs
-	lead    string          // the last agent that was a task of the run itself
-	leads   int             // the turns of all of these
-	awaits  bool            // the run waits for a message
-	asked   string          // the task that asks for it
-}
-
-// watch notes what the records tell while they are read.
-func (s *speaking) watch(recs iter.Seq2[runlog.Record, error]) iter.Seq2[runlog.Record, error] {
-	return func(yield func(runlog.Record, error) bool) {
-		for r, err := range recs {
-			if err == nil {
-				s.note(&r)
-			}
-			if !yield(r, err) {
-				return
-			}
-		}
-	}
-}
-
-func (s *speaking) note(r *runlog.Record) {
-	switch r.Kind {
-	case runlog.KindAsked:
-		var q runlog.Question
-		if json.Unmarshal(r.Data, &q) == nil && q.Kind == runlog.QuestionMessage {
-			s.awaits, s.asked = true, r.Path
-		}
-	case runlog.KindAnswered:
-		if r.Path == s.asked {
-			s.awaits = false
-		}
-	case runlog.KindSettled:
-		d := mail.Settled(r)
-		if d == nil || d.Error != "" {
-			return
-		}
-		key := d.Key[strings.LastIndexByte(d.Key, '/')+1:]
-		path := strings.TrimSuffix(r.Path+"/"+strings.TrimSuffix(d.Key, key), "/")
-		switch {
-		case d.Kind == "agent":
-			var in struct{ Model string }
-			_ = json.Unmarshal(d.Input, &in) // as far as it says
-			if s.outside[path] = strings.HasPrefix(in.Model, acp.Prefix); !strings.Contains(path, "/") {
-				s.lead = path
-			}
-		case d.Kind == "model" && strings.HasPrefix(key, "turn-"):
-			if s.turns[path]++; !strings.Contains(path, "/") {
-				s.leads++
-			}
-		}
-	}
+	return waits, unlisted.Post(ctx, a.store, info.ID, &r)
 }

@@ -1,16 +1,19 @@
 package cli
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/effort"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
+	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool/permit"
 )
 
@@ -32,8 +35,8 @@ func addCompletion(a *app, root *cobra.Command) {
 	completeFlags(a, root)
 }
 
-// runMeant returns the run that a command line being completed names, nil if there is none.
-func runMeant(a *app, cmd *cobra.Command, ref string) *transcript.Run {
+// answerWords returns the answers to the open questions of the run that a command line being completed names.
+func answerWords(a *app, cmd *cobra.Command, ref string) []string {
 	if a.configure(cmd.Flags()) != nil {
 		return nil
 	}
@@ -41,22 +44,9 @@ func runMeant(a *app, cmd *cobra.Command, ref string) *transcript.Run {
 	if err != nil {
 		return nil
 	}
-	run, err := a.host().Transcript(cmd.Context(), &info)
-	if err != nil {
-		return nil
-	}
-	return run
-}
-
-// answerWords returns the answers to the open questions of a run.
-func answerWords(a *app, cmd *cobra.Command, ref string) []string {
-	run := runMeant(a, cmd, ref)
-	if run == nil {
-		return nil
-	}
-	open := tui.Questions(run.Open())
+	run, _ := a.host().Transcript(cmd.Context(), &info) // as far as it can be read
 	var out []string
-	for _, q := range open {
+	for _, q := range tui.Questions(run.Open()) {
 		for _, o := range q.Options {
 			out = append(out, word(q.Address+"="+o, q.Question.Question))
 		}
@@ -67,20 +57,19 @@ func answerWords(a *app, cmd *cobra.Command, ref string) []string {
 	return out
 }
 
-// pointWords returns the steps of a run that a fork may begin at.
-func pointWords(a *app, cmd *cobra.Command, ref string) []string {
-	run := runMeant(a, cmd, ref)
-	if run == nil {
-		return nil
-	}
-	var out []string
-	for _, t := range run.Tasks {
-		if w := word(transcript.Top(t.Path), string(t.State)); !slices.Contains(out, w) &&
-			!slices.ContainsFunc(out, func(have string) bool { return strings.HasPrefix(have, transcript.Top(t.Path)+"\t") }) {
-			out = append(out, w)
+// pointWords completes a flag with the steps of a run, each after a sign.
+func (a *app) pointWords(cmd *cobra.Command, flag, sign string) {
+	a.completeRun(cmd, flag, func(ctx context.Context, _ *superstep.Engine, info runlog.Info) (out []string, err error) {
+		run, err := a.host().Transcript(ctx, &info)
+		seen := map[string]bool{}
+		for _, t := range run.Tasks {
+			if top := transcript.Top(t.Path); !seen[top] {
+				seen[top] = true
+				out = append(out, word(sign+top, string(t.State)))
+			}
 		}
-	}
-	return out
+		return out, err
+	})
 }
 
 func completeFlags(a *app, cmd *cobra.Command) {

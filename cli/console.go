@@ -32,7 +32,6 @@ that it starts execute in processes of their own: they continue if the console e
 	cmd.Flags().IntVar(&port, "port", 7676, "the `port` to listen on; 0 takes a free one")
 	cmd.Flags().BoolVar(&open, "open", false, "open the address in the browser")
 	cmd.Flags().BoolVar(&readOnly, "read-only", false, "show, and act on nothing")
-	acts(cmd, "port", "open", "read-only")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, done := a.stoppable(cmd.Context(), func() {})
 		defer done()
@@ -48,11 +47,14 @@ func (a *app) console(ctx context.Context, port int, open, readOnly bool) error 
 		return &Error{Exit: ExitFailed, Code: "listen", Err: err, Message: fmt.Sprintf("cannot listen on port %d: %v", port, err),
 			Next: []string{"let the system choose a free port: --port 0"}}
 	}
-	at := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // of a TCP listener
+	_, at, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return err
+	}
 	token := console.Token()
 	b := &terminalBackend{a: a, global: a.globalArgs()}
 	h, err := console.Handler(ctx, a.host(), &console.Options{
-		Hosts: []string{fmt.Sprintf("127.0.0.1:%d", at), fmt.Sprintf("localhost:%d", at)}, Operator: token, ReadOnly: readOnly, Program: a.cfg.Name,
+		Hosts: []string{"127.0.0.1:" + at, "localhost:" + at}, Operator: token, ReadOnly: readOnly, Program: a.cfg.Name,
 		Default: func(name string) string { return configurable(a).Lookup(name).DefValue },
 		Start:   b.console,
 	})
@@ -60,7 +62,7 @@ func (a *app) console(ctx context.Context, port int, open, readOnly bool) error 
 		_ = l.Close()
 		return err
 	}
-	url := fmt.Sprintf("http://127.0.0.1:%d/?t=%s", at, token)
+	url := "http://127.0.0.1:" + at + "/?t=" + token
 	if a.programs() {
 		if err := a.out.json(map[string]string{"url": url}, false); err != nil {
 			return err

@@ -26,7 +26,6 @@ const newest = "newest"
 func addContinue(a *app, cmd *cobra.Command, ref *string) {
 	cmd.Flags().StringVar(ref, "continue", "", "run agent: send the message to the conversation of this `run` (default: the newest of this folder)")
 	cmd.Flags().Lookup("continue").NoOptDefVal = newest
-	acts(cmd, "continue")
 	_ = cmd.RegisterFlagCompletionFunc("continue", func(cmd *cobra.Command, _ []string, s string) ([]string, cobra.ShellCompDirective) {
 		return a.ids(cmd, nil, s)
 	})

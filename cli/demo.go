@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,27 +12,34 @@ import (
 	"github.com/superstep-dev/superstep/internal/demo"
 )
 
+// ralph is the name of a built-in workflow, and of its demo.
+const ralph = "ralph"
+
 func demoCommand(a *app) *cobra.Command {
 	var fast, keep bool
 	cmd := &cobra.Command{
-		Use: "demo", Short: "See five agents killed and resumed, in half a minute", Args: none,
+		Use: "demo [ralph]", Short: "See five agents killed and resumed, in half a minute", Args: cobra.MaximumNArgs(1), ValidArgs: []string{ralph},
 		Long: `See five agents killed and resumed, in half a minute
 
 The models' turns are scripted. The rest is real: the engine, the run log, the tools, the questions, and the SIGKILL. It works in a
-temporary folder that is removed at the end, and writes nowhere else.`,
-		Example: examples(a.cfg.Name, "demo", "", "demo --fast", "in three seconds, and it answers itself", "demo --keep", "and look into the run afterwards"),
+temporary folder that is removed at the end, and writes nowhere else.
+
+With ralph it shows the workflow of that name: three tasks in Git worktrees, a check that fails, a conflict and a finding.`,
+		Example: examples(a.cfg.Name, "demo", "", "demo --fast", "in three seconds, and it answers itself", "demo --keep", "and look into the run afterwards", "demo ralph", "a specification becomes merged work"),
 	}
 	cmd.Flags().BoolVar(&fast, "fast", false, "do not wait for people")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the folder with the run")
-	acts(cmd, "fast", "keep")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && args[0] != ralph {
+			return usage("demo: there is none of " + strconv.Quote(args[0]) + "; leave it out, or say ralph")
+		}
 		if a.programs() {
 			return usage("demo shows a run to people; leave out -o " + a.set.output)
 		}
 		ctx, done := a.stoppable(cmd.Context(), func() {})
 		defer done()
 		dir, err := demo.Show(ctx, &demo.Options{
-			Host: &a.cfg, Screen: a.tty, Settings: &a.set.Settings, Stdin: a.opt.Stdin, Stdout: a.opt.Stdout, Stderr: a.opt.Stderr, Fast: fast, Keep: keep,
+			Host: &a.cfg, Screen: a.tty, Settings: &a.set.Settings, Stdin: a.opt.Stdin, Stdout: a.opt.Stdout, Stderr: a.opt.Stderr, Fast: fast, Keep: keep, Ralph: len(args) > 0,
 		})
 		if exit, failed := errors.AsType[*demo.ExitError](err); failed {
 			return &Error{Exit: exit.Exit, Code: "demo", Message: err.Error(), shown: true} // the command has said why

@@ -95,6 +95,7 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	binary := buildDemo(t)
 	t.Run("shows", func(t *testing.T) { demoShows(t, newDemoing(t, binary)) })
+	t.Run("ralph", func(t *testing.T) { demoRalph(t, newDemoing(t, binary)) })
 	t.Run("keeps", func(t *testing.T) { demoKeeps(t, newDemoing(t, binary)) })
 	t.Run("refuses", func(t *testing.T) { demoRefuses(t, newDemoing(t, binary)) })
 }
@@ -125,6 +126,18 @@ func demoShows(t *testing.T, d *demoing) {
 	}
 	d.empty(t)
 	d.works(t, out)
+}
+
+// Ralph does its tasks in a repository, among them one whose check fails first and one that conflicts.
+func demoRalph(t *testing.T, d *demoing) {
+	code, out := d.run(t, "demo", "ralph", "--fast")
+	if code != 0 || !strings.Contains(out, "4 of 4 tasks merged into superstep/") || !strings.Contains(out, "2 reviews in a row found nothing") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if code, out := d.run(t, "demo", "nothing"); code != 2 || !strings.Contains(out, "say ralph") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	d.empty(t)
 }
 
 // works runs the commands that the demo shows at its end.

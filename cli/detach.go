@@ -21,7 +21,6 @@ func (r *running) addDetach(cmd *cobra.Command) {
 	f.BoolVar(&r.detach, detach.Flag, false, "execute the run in a separate process that outlives this terminal; print its ID")
 	f.StringVar(&r.detached, detach.Hidden, "", "")
 	f.Lookup(detach.Hidden).Hidden = true
-	acts(cmd, detach.Flag, detach.Hidden)
 }
 
 // runID is the hidden flag with the ID of a new run.
@@ -31,7 +30,6 @@ const runID = "run-id"
 func (r *running) addID(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.id, runID, "", "")
 	cmd.Flags().Lookup(runID).Hidden = true
-	acts(cmd, runID)
 }
 
 // startDetached starts this command again in a separate process, and prints the ID of its run.

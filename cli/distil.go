@@ -8,10 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/distil"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 func runsDistil(a *app) *cobra.Command {
@@ -35,16 +37,13 @@ a draft that says so.`,
 	cmd.Flags().BoolVar(&d.Loose, "loose", false, "keep steps whose prompts were made of results in other words, in a draft")
 	cmd.Flags().BoolVar(&d.Dry, "dry-run", false, "print the recipe and write nothing")
 	cmd.Flags().BoolVar(&d.Replace, "force", false, "replace the recipe of that name that is there already")
-	acts(cmd, "name", "loose", "dry-run", "force")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return distilRun(cmd.Context(), a, args[0], &d) }
+	cmd.RunE = a.onRun(func(ctx context.Context, _ *superstep.Engine, info runlog.Info, _ []string) error {
+		return distilRun(ctx, a, info, &d)
+	})
 	return cmd
 }
 
-func distilRun(ctx context.Context, a *app, ref string, opt *host.DistilOptions) error {
-	_, info, err := findRun(ctx, a, ref)
-	if err != nil {
-		return err
-	}
+func distilRun(ctx context.Context, a *app, info runlog.Info, opt *host.DistilOptions) error {
 	made, err := a.here().Distil(ctx, info.ID, *opt)
 	var of *host.Error
 	switch {

@@ -25,7 +25,6 @@ there already is left as it is.`,
 		RunE:    func(_ *cobra.Command, args []string) error { return newRecipe(a, args[0], from) },
 	}
 	cmd.Flags().StringVar(&from, "from", "", "begin with the text of this recipe")
-	acts(cmd, "from")
 	recipes := itemNames(host.Workflows, func(i *host.Item) bool { return i.Recipe() != nil && i.State != "draft" })
 	_ = cmd.RegisterFlagCompletionFunc("from", recipes.words(a, true)) // it fails if there is no such flag
 	return cmd
@@ -62,7 +61,6 @@ func workflowsSchema(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&ofEvents, "events", false, "that of the events that -o jsonl prints of a run")
-	acts(cmd, "events")
 	return cmd
 }
 
@@ -91,7 +89,6 @@ it may do is bound by the rules of its run as any other.`,
 		},
 	}
 	cmd.Flags().BoolVar(&replace, "overwrite", false, "replace the recipe of that name that is there already")
-	acts(cmd, "overwrite")
 	return cmd
 }
 

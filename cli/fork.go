@@ -51,9 +51,7 @@ func runsFork(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&f.noRun, "no-run", false, "make the run and do not start it")
 	r.add(cmd.Flags())
 	cmd.Flags().StringVar(&f.recipe, "recipe", "", "run this `FILE` (or recipe) instead, with the results of the steps that are as they were")
-	_ = cmd.RegisterFlagCompletionFunc("from", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return pointWords(a, cmd, named(args)), cobra.ShellCompDirectiveNoFileComp
-	}) // it fails if there is no such flag
+	a.pointWords(cmd, "from", "")
 	noModel(cmd, a, "fork keeps the model that the run began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {

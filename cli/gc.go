@@ -106,7 +106,6 @@ and the disk space of runs removed earlier is freed.`,
 	cmd.Flags().StringVar(&within, "keep-within", "", "keep the runs of the last `duration`, such as 12h, 30d or 2w")
 	cmd.Flags().StringVar(&keep.Workflow, "workflow", "", "remove runs of this workflow only")
 	cmd.Flags().BoolVar(&keep.Dry, "dry-run", false, "remove nothing, only say what would be")
-	acts(cmd, "keep", "keep-within", "workflow", "dry-run")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if within != "" {
 			var err error

@@ -187,15 +187,11 @@ func diffRecipe(ctx context.Context, a *app, info *runlog.Info, file string) err
 	if err != nil {
 		return err
 	}
-	if a.programs() {
-		return a.out.value(map[string]string{"run": info.ID, "file": file, "diff": diff})
-	}
+	v := map[string]string{"run": info.ID, "file": file, "diff": diff}
 	if diff == "" {
-		a.err.line(fmt.Sprintf("%s is the recipe that run %s began with", file, info.ID))
-		return nil
+		return a.tell(v, fmt.Sprintf("%s is the recipe that run %s began with", file, info.ID))
 	}
-	a.out.line(strings.TrimRight(transcript.Clean(diff), "\n"))
-	return nil
+	return a.print(v, strings.TrimRight(transcript.Clean(diff), "\n"))
 }
 
 // cutPoint splits 7f3a@2 and @last@2.
@@ -284,31 +280,22 @@ func runsReplay(a *app) *cobra.Command {
 		Example: examples(a.cfg.Name, "runs replay @last", "", "runs replay 7f3a -o json", ""),
 	}
 	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long the workflow may compute from one record to the next")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = a.onRun(func(ctx context.Context, _ *superstep.Engine, info runlog.Info, _ []string) error {
 		if wait <= 0 {
 			return usage(fmt.Sprintf("--wait: want a positive duration such as 90s, got %s", wait))
 		}
-		_, info, err := findRun(cmd.Context(), a, args[0])
+		a.replays = true // which needs no model, no key and no project
+		e, err := a.engine(ctx, "", nil)
 		if err != nil {
 			return err
 		}
-		e, err := replayer(cmd.Context(), a)
-		if err != nil {
-			return err
-		}
-		report, err := e.Replay(cmd.Context(), info.ID, &superstep.ReplayOptions{Wait: wait})
+		report, err := e.Replay(ctx, info.ID, &superstep.ReplayOptions{Wait: wait})
 		if err != nil {
 			return err
 		}
 		return printReplay(a, info.ID, report)
-	}
+	})
 	return cmd
-}
-
-// replayer returns an engine that replays runs. It needs no model, no key and no project.
-func replayer(ctx context.Context, a *app) (*superstep.Engine, error) {
-	a.replays = true
-	return a.engine(ctx, "", nil)
 }
 
 // useModelOf selects the model that a run began with, unless a file says so: an imported run has the models of the user.

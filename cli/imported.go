@@ -65,15 +65,9 @@ other byte, and the same file in another folder, is shown to you again.`,
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "trust it without being asked")
 	cmd.Flags().BoolVar(&revoke, "revoke", false, "trust it no longer")
-	acts(cmd, "yes", "revoke")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = a.onRun(func(ctx context.Context, _ *superstep.Engine, info runlog.Info, _ []string) error {
 		if yes && revoke {
 			return usage("runs trust: --yes or --revoke, not both")
-		}
-		ctx := cmd.Context()
-		_, info, err := findRun(ctx, a, args[0])
-		if err != nil {
-			return err
 		}
 		o, err := a.host().OriginOf(ctx, info.ID)
 		if err != nil {
@@ -83,7 +77,7 @@ other byte, and the same file in another folder, is shown to you again.`,
 			return usage(fmt.Sprintf("run %s was not imported: there is nothing to decide", info.ID))
 		}
 		return decideRun(ctx, a, info, o, yes, revoke)
-	}
+	})
 	return cmd
 }
 

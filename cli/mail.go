@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -41,11 +42,7 @@ has the new budget at once: what waits for a larger one goes on. Any other has i
 		if info, err = e.Find(cmd.Context(), info.ID); err != nil {
 			return err
 		}
-		if a.programs() {
-			return a.out.value(map[string]any{"run": info.ID, "status": info.Status, "changed": b})
-		}
-		a.err.line(fmt.Sprintf("the budget of run %s is changed%s", info.ID, later(a, &info)))
-		return nil
+		return a.tell(map[string]any{"run": info.ID, "status": info.Status, "changed": b}, fmt.Sprintf("the budget of run %s is changed%s", info.ID, later(a, &info)))
 	}
 	return cmd
 }
@@ -75,60 +72,51 @@ of its model is nearly full. A chat that waits for a message does so before the 
 		Example: examples(a.cfg.Name, `runs steer @last "Use the API instead"`, "", `runs steer 7f3a --agent 'work/task[1.1]/explorer' "Skip the tests"`, "",
 			"runs steer 7f3a --compact", ""),
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		e, info, err := findRun(cmd.Context(), a, args[0])
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.onRun(func(ctx context.Context, e *superstep.Engine, info runlog.Info, args []string) (err error) {
 		if short {
-			return askCompact(cmd.Context(), a, &info, agent)
+			return askCompact(ctx, a, &info, agent)
 		}
 		text := strings.Join(args[1:], " ")
 		if strings.TrimSpace(text) == "" {
 			return usage("runs steer: the text is empty; say what the agent is to know")
 		}
-		if err := e.Steer(cmd.Context(), info.ID, agent, text); err != nil {
+		if err := e.Steer(ctx, info.ID, agent, text); err != nil {
 			return err
 		}
-		if info, err = e.Find(cmd.Context(), info.ID); err != nil {
+		if info, err = e.Find(ctx, info.ID); err != nil {
 			return err
 		}
-		if a.programs() {
-			return a.out.value(map[string]any{"run": info.ID, "status": info.Status, "agent": agent})
-		}
+		told := "the agent reads it before its next turn"
 		if waits := later(a, &info); waits != "" {
-			a.err.line("the message waits in run " + info.ID + waits)
-		} else {
-			a.err.line("the agent reads it before its next turn")
+			told = "the message waits in run " + info.ID + waits
 		}
-		return nil
-	}
+		return a.tell(map[string]any{"run": info.ID, "status": info.Status, "agent": agent}, told)
+	})
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent's path (default: the lead)")
 	cmd.Flags().BoolVar(&short, "compact", false, "sum up the conversation instead of a text")
-	_ = cmd.RegisterFlagCompletionFunc("agent", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return speakers(a, cmd, args)
-	}) // it fails if there is no such flag
+	a.completeRun(cmd, "agent", func(ctx context.Context, _ *superstep.Engine, info runlog.Info) (out []string, err error) {
+		agents, err := mail.Agents(runlog.Records(ctx, a.store, info.ID, 0))
+		for _, m := range agents {
+			out = append(out, word(m.Path, m.Name))
+		}
+		return out, err
+	})
 	return cmd
 }
 
 // askCompact asks an agent to sum up its conversation, and tells when it does.
 func askCompact(ctx context.Context, a *app, info *runlog.Info, agent string) error {
-	waits, err := compact(ctx, a.store, info, agent)
+	waits, err := compact(ctx, a, info, agent)
 	if err != nil {
 		return err
 	}
-	if a.programs() {
-		return a.out.value(map[string]any{"run": info.ID, "status": info.Status, "agent": agent, "compact": true})
+	text := "the conversation is summed up before the agent's next turn"
+	if after := later(a, info); waits {
+		text = "the conversation is summed up before the next answer"
+	} else if after != "" {
+		text = "the request waits in run " + info.ID + after
 	}
-	switch after := later(a, info); {
-	case waits:
-		a.err.line("the conversation is summed up before the next answer")
-	case after != "":
-		a.err.line("the request waits in run " + info.ID + after)
-	default:
-		a.err.line("the conversation is summed up before the agent's next turn")
-	}
-	return nil
+	return a.tell(map[string]any{"run": info.ID, "status": info.Status, "agent": agent, "compact": true}, text)
 }
 
 // later describes how a run that no process executes can be resumed, "" for other runs.
@@ -137,24 +125,4 @@ func later(a *app, info *runlog.Info) string {
 		return ""
 	}
 	return "; resume it: " + a.hint("runs", "resume", info.ID)
-}
-
-// speakers completes the agents of a run that can be spoken to.
-func speakers(a *app, cmd *cobra.Command, args []string) ([]string, cobra.ShellCompDirective) {
-	if err := a.configure(cmd.Flags()); err != nil || len(args) == 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	_, info, err := findRun(cmd.Context(), a, args[0])
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	agents, err := mail.Agents(runlog.Records(cmd.Context(), a.store, info.ID, 0))
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var out []string
-	for _, m := range agents {
-		out = append(out, word(m.Path, m.Name))
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
 }

@@ -27,6 +27,28 @@ func TestMain(m *testing.M) {
 func acpAgent() {
 	acptest.Main(map[string]*acptest.Script{
 		"signed out": {NewError: -32000},
+		"ours": {Prompt: func(a *acptest.Agent, text string) string {
+			if a.Server().URL == "" {
+				a.Say("I have my own.")
+				return "end_turn"
+			}
+			if strings.Contains(text, "</instructions>\n\nlist") {
+				a.Say(strings.Join(a.Tools(), " "))
+			} else if strings.Contains(text, "</instructions>\n\nread") {
+				a.Say(a.Call("c1", "read_file", map[string]string{"path": "a.txt"}))
+			} else if strings.Contains(text, "This call of yours was made") {
+				a.Say("I was told.")
+			} else {
+				a.Say(a.Call("c1", "write_file", map[string]string{"path": "b.txt", "content": "new\n"}))
+			}
+			return "end_turn"
+		}},
+		"second": {Modes: []string{"auto", "default"}, Prompt: func(a *acptest.Agent, text string) string {
+			_, told, _ := strings.Cut(text, "</instructions>\n\n")
+			told, _, _ = strings.Cut(told, "\n")
+			a.Say(a.Mode() + ": " + told)
+			return "end_turn"
+		}},
 		"plain": {Prompt: func(a *acptest.Agent, text string) string {
 			if strings.Contains(text, "</instructions>\n\nmake") {
 				a.Begin("c1", "make", "execute", map[string]string{"command": "make"})

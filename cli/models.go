@@ -75,7 +75,7 @@ func printModels(a *app, list *host.ModelList) error {
 		}
 		return nil
 	}
-	a.out.line(fmt.Sprintf("model %s (%s)\n", transcript.Line(list.Use.Model), transcript.Line(list.Use.Why)))
+	a.out.line(fmt.Sprintf("model %s (%s)\n", transcript.Line(list.Use.Name), transcript.Line(list.Use.Why)))
 	for i := range list.Providers {
 		p := &list.Providers[i]
 		line := fmt.Sprintf("%-11s no   %s", p.Name, transcript.Line(p.Missing))
@@ -87,7 +87,7 @@ func printModels(a *app, list *host.ModelList) error {
 			continue
 		}
 		for j := range p.Models {
-			if p.Local || p.Models[j].Name == p.Default {
+			if p.Local || p.Models[j].Name == p.Standard {
 				a.out.line("  " + describe(&p.Models[j]))
 			}
 		}
@@ -142,11 +142,11 @@ func describe(m *host.ModelInfo) string {
 }
 
 // costs formats a price for users.
-func costs(p *host.ModelPrice) string {
+func costs(p *model.Price) string {
 	switch {
 	case p == nil:
 		return "price not known"
-	case *p == host.ModelPrice{}:
+	case *p == model.Price{}:
 		return "free"
 	}
 	return fmt.Sprintf("$%g in, $%g out", p.In, p.Out)
@@ -230,7 +230,6 @@ func modelsUpdate(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "take prices that are older than those that hold")
-	acts(cmd, "force")
 	return cmd
 }
 
@@ -300,7 +299,6 @@ func modelsTest(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&limit, "within", time.Minute, "how long both turns may take together")
-	acts(cmd, "within")
 	return cmd
 }
 

@@ -38,7 +38,6 @@ func (l *leave) add(f *pflag.FlagSet) {
 	f.Var(&l.deny, "deny", "never let agents do this: a rule such as 'read_file(**/.env)' (may be repeated)")
 	f.BoolVar(&l.trustProject, "trust-project", false, "use the agents, tools, MCP servers and skills of the project without having been asked "+
 		"about them, as in CI")
-	f.Lookup("trust-project").Annotations = map[string][]string{actFlag: {}}
 }
 
 // rules parses the rules of the flags.

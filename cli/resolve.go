@@ -32,7 +32,6 @@ func runsResolve(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&again, "again", false, "it did not happen, or may happen twice: do it")
 	cmd.Flags().BoolVar(&happened, "happened", false, "it happened: do not do it again")
 	cmd.Flags().StringVar(&result, "result", "", "with --happened: the `TEXT` that the tool returned; of other effects, their output as JSON")
-	acts(cmd, "again", "happened", "result")
 	r.add(cmd.Flags())
 	noModel(cmd, a, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -158,11 +157,8 @@ func answerRecorded(a *app, id string, err error) error {
 	if !ok || busy.ID != id {
 		return err
 	}
-	if a.programs() {
-		return a.out.value(map[string]any{"run": id, "status": runlog.Running, "owner": busy.Owner})
-	}
-	a.err.line(fmt.Sprintf("the answer is recorded, and %s runs %s; watch it: %s", busy.Owner, id, a.hint("runs", "watch", id)))
-	return nil
+	return a.tell(map[string]any{"run": id, "status": runlog.Running, "owner": busy.Owner},
+		fmt.Sprintf("the answer is recorded, and %s runs %s; watch it: %s", busy.Owner, id, a.hint("runs", "watch", id)))
 }
 
 func printUnknown(a *app, info runlog.Info, open []unknownJSON) error {

@@ -50,7 +50,7 @@ var groups = []struct {
 	id, title string
 	commands  string
 }{
-	{"run", "Run:", "run runs demo worker serve"},
+	{"run", "Run:", "run runs ralph demo worker serve"},
 	{"write", "Write recipes:", "init lint workflows"},
 	{"use", "Agents and models:", "agents tools skills models"},
 	{"allow", "Permissions:", "trust permissions sandbox"},
@@ -135,8 +135,8 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 		root.AddCommand(demoCommand(a))
 	}
 	root.AddCommand(run, runsCommand(a), workflowsCommand(a), agentsCommand(a), toolsCommand(a), skillsCommand(a), modelsCommand(a),
-		trustCommand(a), permissionsCommand(a), sandboxCommand(a), consoleCommand(a), serveCommand(a), workerCommand(a), configCommand(a), doctorCommand(a), versionCommand(a),
-		completionCommand(a), manCommand(a))
+		trustCommand(a), permissionsCommand(a), sandboxCommand(a), consoleCommand(a), serveCommand(a), workerCommand(a), ralphCommand(a), configCommand(a), doctorCommand(a),
+		versionCommand(a), completionCommand(a), manCommand(a))
 	group(root)
 	prepareRun(a, root, run)
 	addCompletion(a, root)
@@ -239,18 +239,6 @@ func (a *app) configure(flags *pflag.FlagSet) error {
 		return wrong
 	}
 	return err
-}
-
-// actFlag marks flags that request an action, which no environment variable can set.
-const actFlag = "act"
-
-// acts marks the flags of a command that are not global.
-func acts(cmd *cobra.Command, names ...string) {
-	for _, name := range names {
-		if f := cmd.Flags().Lookup(name); f != nil {
-			f.Annotations = map[string][]string{actFlag: {}}
-		}
-	}
 }
 
 func oneOf(flag, value string, allowed ...string) error {

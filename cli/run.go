@@ -156,7 +156,7 @@ func raised(e *runlog.BudgetError) []string {
 func newRunCommand(a *app) *cobra.Command {
 	var r running
 	var g arguments.Given
-	var ref string // of the run to continue
+	var ref, stopped string // of the run to continue, and of that to resume
 	cmd := &cobra.Command{
 		Use:   "run WORKFLOW|FILE [free text | key=value ...]",
 		Short: "Run a workflow",
@@ -182,11 +182,11 @@ func newRunCommand(a *app) *cobra.Command {
 	r.addDetach(cmd)
 	r.addID(cmd)
 	cmd.Flags().BoolVar(&r.plan, "plan", false, "only say what would be done: steps, agents, tools, and what it costs at most; nothing runs")
-	acts(cmd, "plan")
 	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or "+
 		"offline; for an agent also acp:NAME, such as acp:opencode; also SUPERSTEP_MODEL")
 	cmd.Flags().IntVar(&r.every, "snapshot-every", 0, "write a snapshot after every so many supersteps too (default: when the log has grown enough)")
 	addContinue(a, cmd, &ref)
+	addResume(a, cmd, &stopped)
 	cmd.Flags().VarP((*arguments.List)(&g.Pairs), "input", "i", "an input: key=value (may be repeated); jsonl: a program drives the run, with -o jsonl, by lines "+
 		"on standard input")
 	cmd.Flags().StringVar(&g.File, "inputs", "", "read inputs from a JSON `file`, - for standard input")
@@ -196,6 +196,9 @@ func newRunCommand(a *app) *cobra.Command {
 		}
 		if i := slices.Index(g.Pairs, driven); i >= 0 {
 			r.input, g.Pairs = driven, slices.Delete(g.Pairs, i, i+1)
+		}
+		if plansFile(args) {
+			r.plan = false
 		}
 		ans, err := r.check(a)
 		if err != nil {
@@ -212,6 +215,9 @@ func newRunCommand(a *app) *cobra.Command {
 		}
 		if n := cmd.ArgsLenAtDash(); n >= 0 {
 			g.Words = slices.Insert(slices.Clone(g.Words), max(0, n-1), "--")
+		}
+		if stopped != "" {
+			return resumeWorkflow(cmd.Context(), a, args[0], stopped, args[1:], &r, ans)
 		}
 		if cmd.Flags().Changed("continue") {
 			return continueRun(cmd.Context(), a, args[0], ref, &g, &r, ans)

@@ -111,6 +111,35 @@ func findRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog
 	return e, info, err
 }
 
+// onRun has a command find the run that its first argument names, or the newest run without arguments.
+func (a *app) onRun(do func(ctx context.Context, e *superstep.Engine, info runlog.Info, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		e, info, err := findRun(cmd.Context(), a, named(args))
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), e, info, args)
+	}
+}
+
+// completeRun completes a flag from the run that the arguments name.
+func (a *app) completeRun(cmd *cobra.Command, flag string, words func(ctx context.Context, e *superstep.Engine, info runlog.Info) ([]string, error)) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if a.configure(cmd.Flags()) != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		e, info, err := findRun(cmd.Context(), a, named(args))
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		out, err := words(cmd.Context(), e, info)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}) // it fails if there is no such flag
+}
+
 func runsList(a *app) *cobra.Command {
 	var statuses []string
 	var limit int
@@ -146,10 +175,10 @@ func runsList(a *app) *cobra.Command {
 			a.err.line(fmt.Sprintf("no run in %s is %s; `%s` shows all", storeName(a), strings.Join(statuses, " or "), a.hint("runs", "list")))
 			return nil
 		}
-		if err := printList(cmd.Context(), a, infos); err != nil || !more || a.programs() {
+		if err := printList(cmd.Context(), a, infos); err != nil || !more {
 			return err
 		}
-		a.err.line(fmt.Sprintf("older runs are not shown; `%s --limit 0` shows all", a.hint("runs", "list")))
+		a.note(fmt.Sprintf("older runs are not shown; `%s --limit 0` shows all", a.hint("runs", "list")))
 		return nil
 	}
 	return cmd
@@ -245,18 +274,15 @@ func runsOpen(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "open [ID]", Short: "Open a run in the full-screen terminal", Args: oneRunOrLast, ValidArgsFunction: a.ids,
 		Example: examples(a.cfg.Name, "runs open @last", "", "runs open 7f3a", "a chat is continued there"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			_, info, err := findRun(cmd.Context(), a, named(args))
+		RunE: a.onRun(func(ctx context.Context, _ *superstep.Engine, info runlog.Info, _ []string) error {
 			switch {
-			case err != nil:
-				return err
 			case a.tty.OutTTY && a.tty.Asks() && a.tty.Live:
-				return a.terminal(cmd.Context(), info.ID)
+				return a.terminal(ctx, info.ID)
 			case a.tty.OutTTY && a.tty.Asks():
-				return (&plainTerminal{a: a, run: info.ID, chat: info.Workflow == "agent" || info.Status.Ended()}).converse(cmd.Context())
+				return (&plainTerminal{a: a, run: info.ID, chat: info.Workflow == "agent" || info.Status.Ended()}).converse(ctx)
 			}
 			return usage("runs open: needs a terminal; print the run instead: " + a.hint("runs", "show", info.ID))
-		},
+		}),
 	}
 }
 
@@ -268,16 +294,11 @@ func runsWatch(a *app) *cobra.Command {
 		ValidArgsFunction: a.ids,
 		Example: examples(a.cfg.Name, "runs watch @last", "", "runs watch 7f3a -o jsonl", "its whole log, and what is to come",
 			"runs watch 7f3a -o jsonl --since 412", "what came after the event of that seq"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, info, err := findRun(cmd.Context(), a, named(args))
-			if err != nil {
-				return err
-			}
-			return watchRun(cmd.Context(), a, e, info, since, streamText)
-		},
+		RunE: a.onRun(func(ctx context.Context, e *superstep.Engine, info runlog.Info, _ []string) error {
+			return watchRun(ctx, a, e, info, since, streamText)
+		}),
 	}
 	cmd.Flags().Uint64Var(&since, "since", 0, "only what comes after this position in the log, such as the seq of an event")
-	acts(cmd, "since")
 	cmd.Flags().BoolVar(&streamText, "stream-text", false, streamTextHelp)
 	cmd.PreRunE = func(*cobra.Command, []string) error { return a.checkStreamText(streamText) }
 	return cmd
@@ -355,7 +376,6 @@ func runsResume(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&r.input, "input", "", "jsonl: a program drives the run, with -o jsonl, by lines on standard input")
 	cmd.Flags().BoolVar(&again.Quarantined, "quarantined", false, "go on with a run whose processes died one after another")
 	cmd.Flags().BoolVar(&again.AllowChange, "allow-graph-change", false, "go on with the workflow as it is today, if what the run does next is still there")
-	acts(cmd, "quarantined", "allow-graph-change")
 	noModel(cmd, a, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ans, err := r.check(a)
@@ -505,20 +525,13 @@ func runsPause(a *app) *cobra.Command {
 Nothing new starts, and the command waits until what is running has ended. The run stays paused, also for
 workers, until it is resumed.`,
 		Example: examples(a.cfg.Name, "runs pause @last", ""),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, info, err := findRun(cmd.Context(), a, args[0])
-			if err != nil {
+		RunE: a.onRun(func(ctx context.Context, e *superstep.Engine, info runlog.Info, _ []string) error {
+			if err := e.Pause(ctx, info.ID, "command line"); err != nil {
 				return err
 			}
-			if err := e.Pause(cmd.Context(), info.ID, "command line"); err != nil {
-				return err
-			}
-			if a.programs() {
-				return a.out.value(map[string]any{"run": info.ID, "status": runlog.Paused})
-			}
-			a.err.line(fmt.Sprintf("run %s is paused; resume it: %s", info.ID, a.hint("runs", "resume", info.ID)))
-			return nil
-		},
+			return a.tell(map[string]any{"run": info.ID, "status": runlog.Paused},
+				fmt.Sprintf("run %s is paused; resume it: %s", info.ID, a.hint("runs", "resume", info.ID)))
+		}),
 	}
 }
 
@@ -528,44 +541,24 @@ func runsCancel(a *app) *cobra.Command {
 		Use: "cancel ID", SuggestFor: []string{"stop", "kill"}, Short: "Cancel a run or one of its sub-agents, in any process", Args: oneRun,
 		ValidArgsFunction: a.ids,
 		Example:           examples(a.cfg.Name, "runs cancel @last", "", "runs cancel @last --agent 'work/task[1.1]/explorer'", ""),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, info, err := findRun(cmd.Context(), a, args[0])
-			if err != nil {
-				return err
-			}
-			if !cmd.Flags().Changed("agent") {
-				return cancelRun(cmd.Context(), a, e, info.ID, nil)
-			}
-			return cancelRun(cmd.Context(), a, e, info.ID, &agent)
-		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "cancel this sub-agent only; the run goes on without it")
-	_ = cmd.RegisterFlagCompletionFunc("agent", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return agentIDs(a, cmd, args)
-	}) // it fails if there is no such flag
-	return cmd
-}
-
-// agentIDs completes the sub-agents of a run that can be cancelled.
-func agentIDs(a *app, cmd *cobra.Command, args []string) ([]string, cobra.ShellCompDirective) {
-	if err := a.configure(cmd.Flags()); err != nil || len(args) != 1 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	e, info, err := findRun(cmd.Context(), a, args[0])
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	members, err := e.Agents(cmd.Context(), info.ID)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var out []string
-	for _, m := range members {
-		if m.State == team.Running {
-			out = append(out, m.ID+"\t"+transcript.Line(m.Agent))
+	cmd.RunE = a.onRun(func(ctx context.Context, e *superstep.Engine, info runlog.Info, _ []string) error {
+		if !cmd.Flags().Changed("agent") {
+			return cancelRun(ctx, a, e, info.ID, nil)
 		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
+		return cancelRun(ctx, a, e, info.ID, &agent)
+	})
+	a.completeRun(cmd, "agent", func(ctx context.Context, e *superstep.Engine, info runlog.Info) (out []string, err error) {
+		members, err := e.Agents(ctx, info.ID)
+		for _, m := range members {
+			if m.State == team.Running {
+				out = append(out, word(m.ID, m.Agent))
+			}
+		}
+		return out, err
+	})
+	return cmd
 }
 
 // cancelRun cancels a run, or one of its sub-agents, and waits a little for its end.
@@ -603,18 +596,15 @@ func cancelRun(ctx context.Context, a *app, e *superstep.Engine, id string, agen
 		case <-ctx.Done():
 		}
 	}
-	out[field] = state
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case a.programs():
-		return a.out.value(out)
-	case state == string(runlog.Running):
-		a.err.line(what + " is asked to stop and has not yet" + later)
-	default:
-		a.err.line(what + " is " + state)
 	}
-	return nil
+	text := what + " is " + state
+	if state == string(runlog.Running) {
+		text = what + " is asked to stop and has not yet" + later
+	}
+	out[field] = state
+	return a.tell(out, text)
 }
 
 func runsRemove(a *app) *cobra.Command {
@@ -646,9 +636,7 @@ func runsRemove(a *app) *cobra.Command {
 					return err
 				}
 				removeFolder(a, id)
-				if !a.programs() {
-					a.err.line("removed run " + id)
-				}
+				a.note("removed run " + id)
 			}
 			if a.programs() {
 				return a.out.value(map[string]any{"removed": ids})

@@ -45,7 +45,6 @@ With --acp an editor starts it, over standard input and output: docs/editors.md 
 	cmd.Flags().BoolVar(&overACP, "acp", false, "speak the Agent Client Protocol")
 	cmd.Flags().StringVar(&addr, "http", "", "listen on this `address` of this machine instead")
 	cmd.Flags().BoolVar(&workflows, "workflows", false, "serve the workflows instead of the tools")
-	acts(cmd, "mcp", "acp", "http", "workflows")
 	r.leave.add(cmd.Flags())
 	r.addLimits(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

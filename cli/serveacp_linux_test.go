@@ -619,13 +619,24 @@ func TestACPWorkflow(t *testing.T) {
 	e.stops(e.send(id, "/brief"), `{"code":-32602,"message":"/brief: workflow \"brief\": topic is required; it takes topic=STRING"}`)
 	e.has(e.prompt(id, "/brief topic=tides"), "plan: look=completed write=in_progress who=pending", "write (general-purpose) Write about tides.", "Who reads it?")
 	e.has(e.prompt(id, "sailors"), "agent: You said Write about tides. For sailors.", "plan: look=completed write=completed who=completed")
+	slow := e.send(id, "/brief topic=WORK") // which pauses once its step can
+	e.shows("Write about WORK.")
+	if err := e.conn.Cancel(t.Context(), acp.CancelNotification{SessionId: id}); err != nil {
+		t.Fatal(err)
+	}
+	e.stops(slow, "cancelled")
+	e.has(e.shown(), "pauses when the steps")
+	close(d.hold)
+	e.until("the pause", func() bool { return strings.Contains(d.command("runs", "list"), "paused") })
+	e.has(e.prompt(id, "/resume"), "Who reads it?")
+	e.has(e.prompt(id, "nobody"), ", then. For nobody.")
 	e.has(e.prompt(id, "what was that?"), "You said [The user ran the workflow brief here", "For sailors.")
 
 	f := d.open(false)
 	if _, err := f.conn.LoadSession(t.Context(), acp.LoadSessionRequest{SessionId: id, Cwd: d.dir, McpServers: []acp.McpServer{}}); err != nil {
 		t.Fatal(err)
 	}
-	f.has(f.shown(), "user: /brief tides", "call: write", "what was that?")
+	f.has(f.shown(), "user: /brief tides", "user: /brief WORK", "write (general-purpose)", "what was that?")
 }
 
 // Nothing of a project that nobody trusts is offered, unless the one who starts the server says so.

@@ -58,13 +58,7 @@ func runsShow(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&at, "at", "", "show the run as it was at a `point`: a record, @SUPERSTEP or @STEP")
 	cmd.Flags().BoolVar(&state, "state", false, "show the state of its graph instead, as JSON")
-	_ = cmd.RegisterFlagCompletionFunc("at", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		words := pointWords(a, cmd, named(args))
-		for i := range words {
-			words[i] = "@" + words[i]
-		}
-		return words, cobra.ShellCompDirectiveNoFileComp
-	}) // it fails if there is no such flag
+	a.pointWords(cmd, "at", "@")
 	return cmd
 }
 

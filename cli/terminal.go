@@ -26,7 +26,6 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/signals"
-	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -232,25 +231,18 @@ func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
 	models, none := b.a.models()
 	b.mu.Unlock()
 	m, err := h.Model("")
+	if none == nil {
+		var wrong error
+		c.Models, wrong = models.ListModels(ctx)
+		err = cmp.Or(err, wrong)
+	}
 	switch {
 	case err != nil:
 		c.NoModel = err.Error()
-	case none == nil && !models.HasModel(ctx):
+	case c.Models != nil && c.Models.Use.Name == host.Offline:
 		c.NoModel = "The model offline only quotes documents; to talk to an agent takes a language model."
 	default:
 		c.Model = m.Name()
-	}
-	if none == nil && c.Model != "" {
-		if list, err := models.ListModels(ctx); err == nil {
-			c.Why = list.Use.Why
-			for _, p := range list.Providers {
-				for _, m := range p.Models {
-					if p.Configured {
-						c.Models = append(c.Models, transcript.Line(m.Name))
-					}
-				}
-			}
-		}
 	}
 	return c, nil
 }

@@ -29,7 +29,6 @@ no project can write. Model endpoints and keys never come from a project.`,
 			"trust list", "", "trust list -v", "with what changed, line by line", "trust revoke lint", ""),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "trust everything without being asked")
-	acts(cmd, "yes")
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return decideItems(a, args, yes) }
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the project's items and whether they are trusted", Args: none,

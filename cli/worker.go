@@ -29,7 +29,6 @@ which need a decision. When a worker stops, the others resume its runs.`,
 	cmd.Flags().IntVar(&o.Runs, "max-runs", 32, "runs at once")
 	cmd.Flags().DurationVar(&o.Every, "every", 5*time.Second, "how long between two looks")
 	cmd.Flags().BoolVar(&once, "once", false, "look once, and end when what was found has ended")
-	acts(cmd, "once")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case o.Runs <= 0:

@@ -23,6 +23,7 @@ type redo struct {
 	shapes map[string]*Shape // of the graphs inside of tasks, by the paths of these
 	gone   map[string]bool   // paths of tasks, or without their keys and visits, to compute anew
 	open   map[string]bool   // the tasks that such a one is inside of: what else they did is kept
+	wanted map[string]bool   // the tasks of the run's own graph that are computed anew as a whole because a user wants it
 	whole  map[string]bool   // nodes of the run's own graph that see the whole state
 	rounds map[string]int    // the first round of a loop that is done again, by the path of the loop
 	parts  map[string]string // what kind of effect has the outcome of a part of a task, by path
@@ -32,7 +33,7 @@ type redo struct {
 
 // redo searches a log for everything that depends on the tasks to compute again.
 func (f *Flow[S, U]) redo(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*redo, error) {
-	d := &redo{step: math.MaxInt, ended: map[string]int{}, shapes: map[string]*Shape{"": &f.shape}, gone: map[string]bool{}, open: map[string]bool{},
+	d := &redo{step: math.MaxInt, ended: map[string]int{}, shapes: map[string]*Shape{"": &f.shape}, gone: map[string]bool{}, open: map[string]bool{}, wanted: map[string]bool{},
 		whole: map[string]bool{}, parts: map[string]string{}, rounds: map[string]int{}, retried: map[string]bool{}}
 	for r, err := range records {
 		if err != nil {
@@ -219,7 +220,7 @@ func (d *redo) take(path string) {
 		inner := d.shapes[at]
 		known := inner != nil && !slices.ContainsFunc(inner.Nodes, func(n ShapeNode) bool { return !n.Bounded }) || d.parts[at+"/"+next] != ""
 		if !more || !known || d.retried[at] {
-			d.gone[at] = true
+			d.gone[at], d.wanted[at] = true, true
 			return
 		}
 		d.open[at] = true
@@ -288,12 +289,21 @@ func (d *redo) anew(path string) bool {
 			continue
 		}
 		at := path[:i]
+		if at == top && d.open[top] && !d.wanted[top] && !d.wanted[nodeOf(top)] && d.first(top) {
+			continue // it depends on itself by a loop only, so that is about its later visits
+		}
 		dir := strings.LastIndexByte(at, '/') + 1
 		if d.gone[at] || d.gone[at[:dir]+nodeOf(at[dir:])] || d.later(at) {
 			return true
 		}
 	}
 	return false
+}
+
+// first reports whether a task of the run's own graph is of the superstep with which the fork begins.
+func (d *redo) first(task string) bool {
+	step, done := d.ended[task]
+	return done && step == d.step
 }
 
 // later reports whether a path belongs to a loop round after a round that is computed again.

@@ -120,10 +120,10 @@ func (h *Host) checkModels(ctx context.Context) (found, fix string, err error) {
 	if err != nil {
 		return "", h.cfg.Name + " models list", err
 	}
-	if list.Use.Model == Offline {
+	if list.Use.Name == Offline {
 		fix = "set a key, such as OPENAI_API_KEY, or start Ollama"
 	}
-	return list.Use.Model + " (" + list.Use.Why + ")", fix, nil
+	return list.Use.Name + " (" + list.Use.Why + ")", fix, nil
 }
 
 // checkAgents describes the agents of other programs, without starting one.

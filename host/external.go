@@ -15,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent/acp"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/definition"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/model"
@@ -64,6 +65,7 @@ type outside struct {
 	acp.Command
 	endpoint string // of its model
 	own      bool   // of the user's file, by which they allow it
+	ownTools bool   // it gets none of ours
 }
 
 // outsiders returns the external agents: the known ones, with what the user's file changes of them, and those of the file.
@@ -101,6 +103,7 @@ func (h *Host) outsiders() ([]outside, error) {
 //	  keys: [LAB_TOKEN]
 //	  login: lab-agent login
 //	  endpoint: http://127.0.0.1:8080
+//	  tools: own
 //	  write: [~/.lab]
 //	  network: [api.example.com]
 //	opencode: {}
@@ -179,13 +182,17 @@ func parseOutsiders(path string, b []byte, out []outside) (_ []outside, err erro
 				o.Login = text(f)
 			case "endpoint":
 				o.endpoint = text(f)
+			case "tools":
+				if o.ownTools = text(f) == ownTools; !o.ownTools {
+					bad(f.Value.Line, f.Value.Col, "tools: want %q, or nothing for those of Superstep", ownTools)
+				}
 			case "env":
 				for _, v := range f.Value.Fields {
 					o.Env = append(o.Env, v.Key+"="+v.Value.Text)
 				}
 			default:
 				bad(f.Line, f.Col, "an agent has no %q%s", f.Key,
-					suggest.Hint(f.Key, []string{"command", "mode", "env", "keys", "login", "endpoint", "network", "read", "write", "sandbox"}))
+					suggest.Hint(f.Key, []string{"command", "mode", "env", "keys", "login", "endpoint", "network", "read", "write", "sandbox", "tools"}))
 			}
 		}
 		if len(o.Argv) == 0 || o.Argv[0] == "" {
@@ -259,6 +266,18 @@ func (h *Host) ownModel(name string) (model.Model, error) {
 		return nil, NoModel(m.Name() + " is an agent and no model, and this workflow has agents of its own")
 	}
 	return m, err
+}
+
+// ownTools stands in place of tools where an external agent keeps its own.
+const ownTools = "own"
+
+// keepsTools reports whether an external agent works with its own tools, and gets none of ours.
+func (h *Host) keepsTools(name string, d *definition.Definition) bool {
+	if slices.Equal(d.Tools, []string{ownTools}) {
+		return true
+	}
+	all, err := h.outsiders()
+	return err == nil && slices.ContainsFunc(all, func(o outside) bool { return acp.Prefix+o.Name == name && o.ownTools })
 }
 
 // isExternal reports whether a model is an external agent, by its name.

@@ -212,48 +212,14 @@ func (h *Host) searcher() (builtin.Searcher, error) {
 
 // ModelList lists the available models.
 type ModelList struct {
-	Use       ModelChoice     `json:"use"`
-	Providers []ModelProvider `json:"providers"`
-	Agents    []ModelAgent    `json:"agents,omitempty"` // of other programs
-	Prices    ModelPrices     `json:"prices"`
-}
-
-// A ModelChoice is the model used by runs that do not name one.
-type ModelChoice struct {
-	Model string `json:"model"`
-	Layer string `json:"layer"` // flag, environment, project, user, key, server or default
-	Why   string `json:"why"`
-}
-
-// A ModelProvider is a provider of models.
-type ModelProvider struct {
-	Name       string      `json:"name"`
-	Configured bool        `json:"configured"`
-	By         string      `json:"by,omitempty"`      // what makes it so
-	Missing    string      `json:"missing,omitempty"` // what it lacks otherwise
-	URL        string      `json:"url,omitempty"`
-	Local      bool        `json:"local,omitempty"`
-	Default    string      `json:"default,omitempty"` // the model that is used when only the provider is named
-	Models     []ModelInfo `json:"models,omitempty"`
+	Use       providers.Choice  `json:"use"` // the model used by runs that do not name one
+	Providers []providers.Found `json:"providers"`
+	Agents    []ModelAgent      `json:"agents,omitempty"` // of other programs
+	Prices    ModelPrices       `json:"prices"`
 }
 
 // ModelInfo describes a model.
-type ModelInfo struct {
-	Name     string      `json:"name"`
-	Price    *ModelPrice `json:"price,omitempty"`  // nil if it is not known
-	Window   int         `json:"window,omitempty"` // 0 if it is not known
-	Output   int         `json:"output,omitempty"`
-	Released string      `json:"released,omitempty"`
-	Note     string      `json:"note,omitempty"`
-}
-
-// A ModelPrice is in US dollars for a million tokens.
-type ModelPrice struct {
-	In      float64 `json:"in"`
-	Out     float64 `json:"out"`
-	Cached  float64 `json:"cached,omitempty"`
-	Written float64 `json:"written,omitempty"`
-}
+type ModelInfo = providers.Known
 
 // ModelPrices names which prices hold.
 type ModelPrices struct {
@@ -274,7 +240,7 @@ func (h *Host) OpenModel(name string) (model.Model, *ModelInfo, error) {
 	opened, err := h.model(name, 0)
 	if lacks := (*providers.Error)(nil); errors.As(err, &lacks) && lacks.Model != "" {
 		_, word := effort.Split(name)
-		info := modelInfo(p.Known(effort.With(lacks.Model, word)))
+		info := p.Known(effort.With(lacks.Model, word))
 		return nil, &info, err
 	}
 	if err != nil {
@@ -282,10 +248,12 @@ func (h *Host) OpenModel(name string) (model.Model, *ModelInfo, error) {
 	}
 	known := p.Known(opened.Name())
 	if priced, ok := opened.(model.Priced); ok {
-		known.Price, known.Priced = priced.Price()
+		known.Price = nil
+		if price, told := priced.Price(); told {
+			known.Price = &price
+		}
 	}
-	info := modelInfo(known)
-	return opened, &info, nil
+	return opened, &known, nil
 }
 
 // ListModels returns all providers and which model would be used. It contacts only servers on this machine.
@@ -294,20 +262,11 @@ func (h *Host) ListModels(ctx context.Context) (*ModelList, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := p.List(ctx)
-	c := p.Choose(ctx) // from what was found
-	list := &ModelList{Use: ModelChoice{Model: c.Name, Layer: c.Layer, Why: c.Why}, Prices: pricesInfo(p.Prices(), h.load().path)}
-	if list.Agents, err = h.modelAgents(); err != nil {
+	list := &ModelList{Providers: p.List(ctx), Prices: pricesInfo(p.Prices(), h.load().path)}
+	list.Use = p.Choose(ctx) // from what was found
+	list.Agents, err = h.modelAgents()
+	if err != nil {
 		return nil, err
-	}
-	for _, f := range found {
-		out := ModelProvider{
-			Name: f.Name, Configured: f.Configured, By: f.By, Missing: f.Missing, URL: f.BaseURL, Local: f.Local, Default: f.Standard,
-		}
-		for _, k := range f.Models {
-			out.Models = append(out.Models, modelInfo(k))
-		}
-		list.Providers = append(list.Providers, out)
 	}
 	return list, nil
 }
@@ -319,15 +278,7 @@ func (h *Host) HasModel(ctx context.Context) bool {
 		return true
 	}
 	list, err := h.ListModels(ctx)
-	return err == nil && list.Use.Model != offline.Name
-}
-
-func modelInfo(k providers.Known) ModelInfo {
-	out := ModelInfo{Name: k.Name, Window: k.Window, Output: k.Output, Released: k.Released, Note: k.Note}
-	if k.Priced {
-		out.Price = &ModelPrice{In: k.Price.In, Out: k.Price.Out, Cached: k.Price.Cached, Written: k.Price.Written}
-	}
-	return out
+	return err == nil && list.Use.Name != offline.Name
 }
 
 func pricesInfo(t *prices.Table, path string) ModelPrices {

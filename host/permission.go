@@ -199,7 +199,7 @@ func (p *project) granted() ([]permit.Rule, error) {
 	}
 	var own []string
 	for _, g := range list {
-		if g.Project == p.dir {
+		if g.Project == p.origin() {
 			own = append(own, g.Rule)
 		}
 	}
@@ -213,7 +213,7 @@ func (p *project) granted() ([]permit.Rule, error) {
 // remember stores a rule that the user chose to always allow in this project.
 func (p *project) remember(rule string) error {
 	return p.changeGrants(func(list []grant) []grant {
-		g := grant{p.dir, rule}
+		g := grant{p.origin(), rule}
 		if slices.Contains(list, g) {
 			return list
 		}
@@ -225,7 +225,7 @@ func (p *project) remember(rule string) error {
 func (p *project) forgetRule(rule string) (bool, error) {
 	found := false
 	return found, p.changeGrants(func(list []grant) []grant {
-		left := slices.DeleteFunc(list, func(g grant) bool { return g == grant{p.dir, rule} })
+		left := slices.DeleteFunc(list, func(g grant) bool { return g == grant{p.origin(), rule} })
 		found = len(left) < len(list)
 		return left
 	})

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ type project struct {
 	*catalog.Catalog
 	h         *Host
 	dir       string // with symbolic links resolved; "" for none
+	of        string // the project if dir is a worktree of it, in which agents may write and run commands; "" else
 	folder    string // where agents, tools and skills of the project are looked for, "" for nowhere
 	settings  *settings
 	trust     *trust.Store
@@ -151,3 +153,6 @@ func (p *project) projectModel() string {
 	}
 	return ""
 }
+
+// origin returns the folder that the user knows the project by.
+func (p *project) origin() string { return cmp.Or(p.of, p.dir) }

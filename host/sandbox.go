@@ -103,11 +103,12 @@ func (r *reader) folders(f frontmatter.Field) []string {
 }
 
 // sandboxed returns the user's settings of the sandbox.
-func (p *project) sandboxed() sandboxSettings {
-	if p.settings.user == nil {
-		return sandboxSettings{}
+func (p *project) sandboxed() (set sandboxSettings) {
+	if p.settings.user != nil {
+		set = p.settings.user.sandbox
 	}
-	return p.settings.user.sandbox
+	set.auto = set.auto || p.of != ""
+	return set
 }
 
 // openSandbox creates the sandbox for this project's commands by the user's settings. If the user wants no sandbox, it returns
@@ -171,7 +172,7 @@ func (p *project) openSandbox(policy *permit.Policy, own *sandbox.Needs) (s *san
 		}
 	}
 	if p.dir != "" {
-		o.Cache = filepath.Join(p.h.CacheDir(), "sandbox", digestOf(p.dir))
+		o.Cache = filepath.Join(p.h.CacheDir(), "sandbox", digestOf(p.origin()))
 	}
 	if s, err = sandbox.New(o); err != nil {
 		return nil, err

@@ -65,7 +65,9 @@ func (p *project) start(ctx context.Context, model string, n *needs) (s *Session
 	if err := p.settingsError(); err != nil {
 		return nil, err
 	}
-	p.tellPassed()
+	if p.of == "" { // else it was said at the start
+		p.tellPassed()
+	}
 	s = &Session{p: p, model: model}
 	defer func() {
 		if err != nil {
@@ -331,6 +333,10 @@ func (p *project) policy() (*permit.Policy, error) {
 	if rules[permit.BuiltIn], err = p.defaultRules(); err != nil {
 		return nil, err
 	}
+	if p.of != "" {
+		rules[permit.BuiltIn] = append(rules[permit.BuiltIn], permit.Rule{Decision: tool.Allow, Tool: "write_file", Pattern: "**"},
+			permit.Rule{Decision: tool.Allow, Tool: "edit_file", Pattern: "**"})
+	}
 	trusted := false
 	if c := p.settings.project; c != nil && p.SettingsState() == catalog.Usable {
 		rules[permit.Project], trusted = c.rules, true
@@ -489,7 +495,7 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 	if a.Gate, err = s.gate(d); err != nil {
 		return nil, err
 	}
-	if isExternal(m.Name()) { // it has its own tools
+	if isExternal(m.Name()) && p.h.keepsTools(m.Name(), d) {
 		a.Prompt = strings.TrimSpace(d.Prompt)
 		return a, nil
 	}

@@ -45,6 +45,9 @@ func (h *Host) base() workflow.Set {
 	if err == nil { // it lacks nothing
 		out = append(out, r)
 	}
+	if r, err = h.ralph(); err == nil {
+		out = append(out, r)
+	}
 	return out
 }
 

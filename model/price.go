@@ -7,10 +7,10 @@ import (
 
 // A Price is what a model charges, in US dollars for a million tokens.
 type Price struct {
-	In      float64
-	Out     float64
-	Cached  float64 // for tokens of the input that the provider had in its cache; 0 charges them like the others
-	Written float64 // for tokens of the input that the provider put into its cache; 0 charges them like the others
+	In      float64 `json:"in"`
+	Out     float64 `json:"out"`
+	Cached  float64 `json:"cached,omitempty"`  // for tokens of the input that the provider had in its cache; 0 charges them like the others
+	Written float64 `json:"written,omitempty"` // for tokens of the input that the provider put into its cache; 0 charges them like the others
 }
 
 // Of returns the cost of a usage in millionths of a US dollar, rounded up.

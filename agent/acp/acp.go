@@ -9,12 +9,14 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/external"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -63,7 +65,7 @@ func (r *runner) Step(ctx context.Context, st *external.Step) (*external.Stepped
 	s := p.session(st.Session)
 	if st.Prompt == "" {
 		if s != nil && s.live() {
-			s.answer(st.Answers)
+			s.answer(st)
 			return s.step(ctx, st, &r.pool.opt)
 		}
 		return &external.Stepped{Lost: true, Unheard: !st.Again, Stop: model.StopEnd}, nil // its process has ended since, and its turn with it
@@ -73,11 +75,11 @@ func (r *runner) Step(ctx context.Context, st *external.Step) (*external.Stepped
 		if s != nil {
 			s.cancel()
 		}
-		if s, err = p.load(ctx, st.Session); err != nil {
+		if s, err = p.load(ctx, st.Session, st.Tools); err != nil {
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			out, nerr := r.begin(ctx, p, &external.Step{Note: st.Note})
+			out, nerr := r.begin(ctx, p, &external.Step{Note: st.Note, Tools: st.Tools})
 			if nerr != nil {
 				return nil, nerr
 			}
@@ -103,24 +105,27 @@ func (r *runner) begin(ctx context.Context, p *process, st *external.Step) (*ext
 	stop := said(st, "opening a session of "+r.cmd.Name)
 	defer stop()
 	if st.Prior != "" {
-		if p.session(st.Prior) != nil {
+		if p.session(st.Prior) != nil && len(st.Tools.Names()) == 0 {
 			return &external.Stepped{Session: st.Prior, Stop: model.StopEnd}, nil
 		}
-		if _, err := p.load(ctx, st.Prior); err == nil {
+		if _, err := p.load(ctx, st.Prior, st.Tools); err == nil {
 			return &external.Stepped{Session: st.Prior, Stop: model.StopEnd}, nil
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	var made opened
-	if err := p.request(ctx, "session/new", map[string]any{"cwd": p.dir, "mcpServers": []any{}}, &made); err != nil {
+	s := newSession(p, "")
+	servers, err := s.serve(ctx, st.Tools)
+	if err != nil {
 		return nil, err
 	}
-	s := newSession(p, made.ID)
-	s.based = true // at zero
-	p.mu.Lock()
-	p.sessions[made.ID] = s
-	p.mu.Unlock()
+	var made opened
+	if err := p.request(ctx, "session/new", map[string]any{"cwd": p.dir, "mcpServers": servers}, &made); err != nil {
+		s.shut()
+		return nil, err
+	}
+	s.id, s.based = made.ID, true // at zero
+	p.keep(s)
 	if err := s.force(ctx, &made); err != nil {
 		return nil, err
 	}
@@ -128,7 +133,14 @@ func (r *runner) begin(ctx context.Context, p *process, st *external.Step) (*ext
 	if p.box.Mode() != sandbox.None {
 		note = fmt.Sprintf("%s works in the sandbox (%s); of the network it reaches %s", r.cmd.Name, p.box, reach(r.cmd.Needs.Network))
 	}
-	if r.cmd.Asks {
+	switch {
+	case s.tools != nil && len(r.cmd.withOurs) > 0:
+		note += "; it has Superstep's tools in place of its own"
+	case s.tools != nil:
+		note += "; it has Superstep's tools beside its own"
+	case len(st.Tools.Names()) > 0:
+		note += "; it has its own tools, since it takes none from a server on HTTP"
+	case r.cmd.Asks:
 		note += "; it asks before it changes files or runs commands"
 	}
 	return &external.Stepped{Session: made.ID, Fresh: true, Stop: model.StopEnd, Notes: []string{note}}, nil
@@ -175,8 +187,29 @@ func (s *session) force(ctx context.Context, made *opened) error {
 	return s.p.request(ctx, "session/set_mode", map[string]string{"sessionId": s.id, "modeId": mode}, &done)
 }
 
+// keep makes a session one of the process, in place of an earlier one of its ID.
+func (p *process) keep(s *session) {
+	p.mu.Lock()
+	was := p.sessions[s.id]
+	p.sessions[s.id] = s
+	p.mu.Unlock()
+	if was != nil {
+		was.shut()
+	}
+}
+
+// shut ends what sessions offered to a process that has ended.
+func (p *process) shut() {
+	p.mu.Lock()
+	all := slices.Collect(maps.Values(p.sessions))
+	p.mu.Unlock()
+	for _, s := range all {
+		s.shut()
+	}
+}
+
 // load opens a session of an earlier process. What the agent tells of it is in its past.
-func (p *process) load(ctx context.Context, id string) (*session, error) {
+func (p *process) load(ctx context.Context, id string, tools *tool.Set) (*session, error) {
 	if !p.loads {
 		return nil, errNoLoad
 	}
@@ -184,11 +217,13 @@ func (p *process) load(ctx context.Context, id string) (*session, error) {
 	defer cancel()
 	s := newSession(p, id)
 	s.loads = true
-	p.mu.Lock()
-	p.sessions[id] = s
-	p.mu.Unlock()
+	servers, err := s.serve(ctx, tools)
+	if err != nil {
+		return nil, err
+	}
+	p.keep(s)
 	var made opened
-	err := p.request(ctx, "session/load", map[string]any{"sessionId": id, "cwd": p.dir, "mcpServers": []any{}}, &made)
+	err = p.request(ctx, "session/load", map[string]any{"sessionId": id, "cwd": p.dir, "mcpServers": servers}, &made)
 	if err == nil {
 		err = s.force(ctx, &made)
 	}
@@ -196,6 +231,7 @@ func (p *process) load(ctx context.Context, id string) (*session, error) {
 		p.mu.Lock()
 		delete(p.sessions, id)
 		p.mu.Unlock()
+		s.shut()
 		return nil, err
 	}
 	s.mu.Lock()
@@ -214,7 +250,7 @@ func (r *runner) Look(ctx context.Context, st *external.Step) (*external.Stepped
 	if s := p.session(st.Session); s != nil {
 		s.cancel()
 	}
-	s, err := p.load(ctx, st.Session)
+	s, err := p.load(ctx, st.Session, st.Tools)
 	if err != nil {
 		return nil, context.Cause(ctx) // nobody can know, and the user is asked
 	}
@@ -222,7 +258,7 @@ func (r *runner) Look(ctx context.Context, st *external.Step) (*external.Stepped
 }
 
 // Leave implements external.Agent.
-func (r *runner) Leave(id string) {
+func (r *runner) Leave(place, id string, done bool) {
 	r.pool.mu.Lock()
 	var open []*session
 	for _, pl := range r.pool.places {
@@ -234,6 +270,16 @@ func (r *runner) Leave(id string) {
 	}
 	r.pool.mu.Unlock()
 	for _, s := range open {
-		s.cancel()
+		if s.cancel(); done {
+			s.shut()
+		}
+	}
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	for _, pl := range r.pool.places {
+		if pl.user == place {
+			pl.user = ""
+			r.pool.tell()
+		}
 	}
 }

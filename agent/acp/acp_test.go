@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -24,10 +25,12 @@ import (
 	"github.com/superstep-dev/superstep/internal/acptest"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
 func TestMain(m *testing.M) {
+	maps.Copy(scripts, toolScripts)
 	acptest.Main(scripts)
 	os.Exit(m.Run())
 }
@@ -43,6 +46,10 @@ type stage struct {
 	mode   string
 	cmd    *acp.Command // nil for the script
 	head   bool         // nobody can be asked
+	tools  *tool.Set    // of ours
+	gate   tool.Gate
+	beside bool // another agent works at the same time
+	budget *runlog.Budget
 	engine *superstep.Engine
 }
 
@@ -94,10 +101,20 @@ func (s *stage) begin(t *testing.T) *superstep.Engine {
 	if s.cmd != nil {
 		cmd = *s.cmd
 	}
-	a := &agent.Agent{Name: "worker", Model: s.pool.Model(cmd, s.dir), Headless: s.head}
+	return s.engineOf(t, &agent.Agent{Name: "worker", Model: s.pool.Model(cmd, s.dir), Headless: s.head, Tools: s.tools, Gate: s.gate})
+}
+
+// engineOf opens the engine of a workflow of one agent.
+func (s *stage) engineOf(t *testing.T, a *agent.Agent) *superstep.Engine {
+	t.Helper()
 	g := graph.New("test", reduce.Replace[string])
 	g.AddNode(node.Agent("work", a, func(s string) (string, error) { return s, nil }, func(_ string, o *agent.Outcome) (string, error) { return o.Text, nil }))
 	g.Edge(graph.Start, "work")
+	if s.beside {
+		g.AddNode(node.Agent("other", a, func(s string) (string, error) { return s, nil }, func(was string, _ *agent.Outcome) (string, error) { return was, nil }))
+		g.Edge(graph.Start, "other")
+		g.Edge("other", graph.End)
+	}
 	g.Edge("work", graph.End)
 	f, err := g.Compile()
 	if err != nil {
@@ -116,7 +133,7 @@ func (s *stage) begin(t *testing.T) *superstep.Engine {
 // start starts the run and waits for its end or pause.
 func (s *stage) start(t *testing.T) (*superstep.Run, superstep.Outcome) {
 	t.Helper()
-	run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"go"}`), nil)
+	run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"go"}`), &superstep.StartOptions{Budget: s.budget})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +142,7 @@ func (s *stage) start(t *testing.T) (*superstep.Run, superstep.Outcome) {
 
 func wait(t *testing.T, run *superstep.Run) superstep.Outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	out, err := run.Wait(ctx)
 	if err != nil {
@@ -282,6 +299,24 @@ var scripts = map[string]*acptest.Script{
 		a.Say("edited")
 		return "end_turn"
 	}},
+	// A command's output comes in pieces, as Codex sends it, and the costs and tokens come while it runs, as Qwen Code tells tokens. Nothing is said after it.
+	"printed": {Prompt: func(a *acptest.Agent, _ string) string {
+		used := func(in, out, cached, thought, total int) {
+			a.Update(map[string]any{"sessionUpdate": "agent_message_chunk", "content": map[string]any{"type": "text", "text": ""}, "_meta": map[string]any{
+				"usage": map[string]any{"inputTokens": in, "outputTokens": out, "cachedReadTokens": cached, "thoughtTokens": thought, "totalTokens": total}}})
+		}
+		a.Begin("c1", "make", "execute", map[string]any{"command": "make"})
+		time.Sleep(20 * time.Millisecond)
+		a.Live(map[string]any{"sessionUpdate": "usage_update", "used": 10, "size": 100, "cost": map[string]any{"amount": 0.001, "currency": "USD"}})
+		used(100, 20, 0, 0, 120)
+		used(100, 20, 60, 10, 120) // which are within the others
+		used(100, 20, 60, 10, 190) // which are not
+		for _, piece := range []string{"made ", "it\n"} {
+			a.Update(map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": "c1", "_meta": map[string]any{"terminal_output_delta": map[string]any{"data": piece}}})
+		}
+		a.Update(map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed", "rawOutput": map[string]any{"exit_code": 0}})
+		return "end_turn"
+	}},
 	// It uses a second turn of the model after a call.
 	"turns": {Prompt: func(a *acptest.Agent, text string) string {
 		if !strings.Contains(text, "interrupted") {
@@ -308,6 +343,36 @@ var scripts = map[string]*acptest.Script{
 		a.Begin("c1", "make", "execute", map[string]any{"command": "make"})
 		a.Log("did")
 		<-a.Cancelled()
+		return "end_turn"
+	}},
+	"spoken": {Prompt: spoken},
+	// It keeps no sessions.
+	"forgets": {Forgets: true, Prompt: func(a *acptest.Agent, text string) string {
+		switch {
+		case strings.Contains(text, "make it again: bash"):
+			a.Say("It was allowed.")
+		case strings.Contains(text, "The user denied this"):
+			a.Say("It was denied.")
+		default:
+			a.Ask(map[string]any{"toolCallId": "c1", "title": "make", "kind": "execute", "rawInput": map[string]any{"command": "make"}})
+			<-a.Cancelled()
+		}
+		return "end_turn"
+	}},
+	// It goes on when all others are at the same point.
+	"together": {Prompt: func(a *acptest.Agent, text string) string {
+		name, _, _ := strings.Cut(text, "\n")
+		a.Say("I am ")
+		a.Begin("c-"+name, "make "+name, "execute", map[string]any{"command": "make " + name})
+		a.Log("at " + name)
+		for range 1000 {
+			if a.Logged("at one")*a.Logged("at two")*a.Logged("at three")*a.Logged("at four")*a.Logged("at five") > 0 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		a.End("c-"+name, "made "+name)
+		a.Say(name)
 		return "end_turn"
 	}},
 	"version":    {Version: 2},
@@ -405,6 +470,62 @@ func TestUsage(t *testing.T) {
 	s.replayed(t, run.ID())
 }
 
+// Five sessions work in one process at once, and what happens in each is told of it alone.
+func TestFiveSessions(t *testing.T) {
+	t.Parallel()
+	s := open(t, "together")
+	e := s.begin(t)
+	runs := map[string]*superstep.Run{}
+	for _, name := range []string{"one", "two", "three", "four", "five"} {
+		run, err := e.Start(t.Context(), "test", json.RawMessage(fmt.Sprintf(`{"prompt":%q}`, name)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs[name] = run
+	}
+	for name, run := range runs {
+		if out := wait(t, run); string(out.Output) != strconv.Quote(name) {
+			t.Errorf("%s: got %+v, %s", name, out, out.Output)
+		}
+		want := []string{"text I am", "tool bash make " + name + ": made " + name, "text " + name}
+		if got := parts(s.fold(t, run.ID())); !slices.Equal(got[1:], want) {
+			t.Errorf("%s: parts %q", name, got)
+		}
+		s.replayed(t, run.ID())
+	}
+	if starts, sessions := len(s.logged("start")), len(s.logged("session/new")); starts != 1 || sessions != 5 {
+		t.Errorf("%d processes, %d sessions", starts, sessions)
+	}
+}
+
+// What must hold in a configuration is added to what the user has in it.
+func TestConfiguration(t *testing.T) {
+	t.Parallel()
+	s := open(t, "probe")
+	s.opt.Environ = append(s.opt.Environ, `CODEX_CONFIG={"features":{"web":true,"multi_agent":true},"model":"m"}`, "PROBE=printf %s \"$CODEX_CONFIG\"")
+	c := known("codex")
+	c.Argv, c.Mode, c.Keys, c.Env = []string{os.Args[0]}, "", append(c.Keys, "PROBE"), append(c.Env, acptest.Env(s.script, s.state)...)
+	s.cmd = &c
+	if _, out := s.start(t); string(out.Output) != strconv.Quote(`{"features":{"multi_agent":false,"web":true},"model":"m"}`) {
+		t.Errorf("got %+v, %s", out, out.Output)
+	}
+}
+
+// What is used and printed while a call runs counts and shows as well.
+func TestPrinted(t *testing.T) {
+	t.Parallel()
+	s := open(t, "printed")
+	run, _ := s.start(t)
+	r := s.fold(t, run.ID())
+	if got := parts(r); len(got) != 2 || got[1] != "tool bash make: made it" {
+		t.Errorf("parts %q", got)
+	}
+	if r.Spent.Tokens != 120+120+190 || r.Spent.Money != 1000 {
+		t.Errorf("spent %+v", r.Spent)
+	}
+	s.replayed(t, run.ID())
+}
+
 // Traps 3 and 8: both requests are questions at once, each with its call; a denial is known by what was answered, and nothing is allowed for ever.
 func TestAsks(t *testing.T) {
 	t.Parallel()
@@ -486,6 +607,27 @@ func TestAnswerAfterExit(t *testing.T) {
 		t.Errorf("prompts %q", got)
 	}
 	s.replayed(t, run.ID())
+}
+
+// A new session, of an agent that has lost the one before, is told what was decided there.
+func TestDecidedBeforeNewSession(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]string{"once": `"It was allowed."`, "deny": `"It was denied."`} {
+		s := open(t, "forgets")
+		run, out := s.start(t)
+		s.engine.Close()
+		s.pool.Close()
+		s.begin(t)
+		s.allow(t, run, out, answer)
+		again, err := s.engine.Resume(t.Context(), run.ID(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out = wait(t, again); string(out.Output) != want {
+			t.Errorf("%s: got %+v", answer, out)
+		}
+		s.replayed(t, run.ID())
+	}
 }
 
 // Trap 3: what is cancelled is told by us. A run that is stopped and resumed continues in its session, and asks nothing twice.

@@ -23,6 +23,8 @@ type Command struct {
 	Login string
 	// Asks reports that the agent is known to ask before it acts, with the configuration of Env and Mode.
 	Asks bool
+
+	withOurs []string // variables that take its own tools away, where it gets ours
 }
 
 // Prefix begins the names of external agents where a model is named: "acp:opencode".
@@ -32,15 +34,23 @@ const Prefix = "acp:"
 // would hang for ever (anomalyco/opencode #48232).
 const opencodeConfig = `{"permission":{"task":"deny","edit":"ask","bash":"ask","webfetch":"ask","external_directory":"ask","doom_loop":"ask"},"share":"disabled","autoupdate":false}`
 
+// opencodeOurs denies the own tools of opencode but for its list of tasks, by name as well, since a user's word about one of them would outweigh "*". The
+// settings of a project could allow them again.
+const opencodeOurs = `{"permission":{"*":"deny","bash":"deny","codesearch":"deny","edit":"deny","glob":"deny","grep":"deny","list":"deny","lsp":"deny","question":"deny",` +
+	`"read":"deny","skill":"deny","task":"deny","webfetch":"deny","websearch":"deny","todoread":"allow","todowrite":"allow","` + serverName + `_*":"allow"}}`
+
 // Known returns the agents that can be named without configuring them.
 func Known() []Command {
 	all := []Command{
-		{Name: "codex", Argv: []string{"codex-acp"}, Mode: "read-only", Login: "codex login", Asks: true},
+		{Name: "codex", Argv: []string{"codex-acp"}, Mode: "read-only", Login: "codex login", Asks: true,
+			Env: []string{`CODEX_CONFIG={"features":{"multi_agent":false}}`}}, // no sub-agents
 		{Name: "copilot", Argv: []string{"copilot", "--acp"}, Login: "copilot login"},
 		{Name: "gemini", Argv: []string{"gemini", "--acp", "--model", "gemini-2.5-pro"}, Mode: "default", Login: "gemini", Asks: true},
 		{Name: "opencode", Argv: []string{"opencode", "acp"}, Login: "opencode auth login", Asks: true,
-			Env: []string{opencodeVariable + "=" + opencodeConfig, "OPENCODE_DISABLE_AUTOUPDATE=1"}},
-		{Name: "qwen", Argv: []string{"qwen", "--acp"}, Mode: "default", Login: "qwen", Asks: true},
+			Env:      []string{"OPENCODE_CONFIG_CONTENT=" + opencodeConfig, "OPENCODE_DISABLE_AUTOUPDATE=1"},
+			withOurs: []string{"OPENCODE_CONFIG_CONTENT=" + opencodeOurs, "OPENCODE_DISABLE_PROJECT_CONFIG=1"}},
+		{Name: "qwen", Argv: []string{"qwen", "--acp", "--exclude-tools", "agent"}, Mode: "default", Login: "qwen", Asks: true,
+			Env: []string{"QWEN_CODE_DISABLE_CRON=1", "QWEN_CODE_DISABLE_WORKFLOWS=1"}},
 	}
 	for i := range all {
 		all[i].equip()
@@ -76,9 +86,6 @@ func (c *Command) equip() {
 	}
 }
 
-// opencodeVariable holds a configuration of opencode as JSON.
-const opencodeVariable = "OPENCODE_CONFIG_CONTENT"
-
 // environ returns the variables of the agent's process, from the user's.
 func (c *Command) environ(user []string) []string {
 	out := procgroup.Base(user)
@@ -98,7 +105,7 @@ func (c *Command) environ(user []string) []string {
 		switch {
 		case i < 0:
 			out = append(out, v)
-		case name == opencodeVariable: // what must hold is added to what the user wants
+		case strings.HasPrefix(value, "{"): // a configuration in JSON: what must hold is added to what the user wants
 			out[i] = name + "=" + merge(strings.TrimPrefix(out[i], name+"="), value)
 		default:
 			out[i] = v

@@ -68,7 +68,7 @@ func (s *stage) killed() {
 	for _, line := range s.logged("start") {
 		var pid int
 		if n, _ := fmt.Sscanf(line, "start %d", &pid); n == 1 {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+			_ = syscall.Kill(-pid, syscall.SIGKILL) // with what it has started; it may have ended
 		}
 	}
 }
@@ -83,39 +83,14 @@ func TestKilledAtEveryAppend(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("append %d, after %v", n, after), func(t *testing.T) {
 				s := open(t, "working")
-				store := runlogtest.NewMortal()
-				s.store = store
-				store.DieAt(n, after)
-				e := s.begin(t)
-				run, err := e.Start(t.Context(), "test", json.RawMessage(`{"prompt":"go"}`), nil)
-				if err != nil {
-					t.Skip("it did not begin: ", err)
-				}
-				out := wait(t, run)
-				if out.Status == runlog.Paused && !store.Dead() { // at its permission request
-					_, _ = s.finish(t, run) // which may be cut off
-				}
-				ended = !store.Dead()
-				s.killed()
-				e.Close()
-				s.pool.Close()
-				store.Revive()
-				s.begin(t)
-				again, err := s.engine.Resume(t.Context(), run.ID(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				final, asked := s.finish(t, again)
-				if string(final.Output) != `"It is made."` {
-					t.Errorf("got %+v", final)
-				}
+				asked, over := s.killedAt(t, n, after)
+				ended = over
 				for _, kind := range asked {
 					questions[kind]++
 				}
 				if n := len(s.logged("did")); n != 1 && !slices.Contains(asked, string(runlog.QuestionUnknown)) {
 					t.Errorf("it was done %d times, and nobody was asked; the agent's log: %q", n, acptest.Log(s.state))
 				}
-				s.replayed(t, run.ID())
 			})
 		}
 		if ended || t.Failed() {

@@ -11,7 +11,7 @@ func TestAnswersByCall(t *testing.T) {
 	t.Parallel()
 	one, two := &permission{call: "c1", allow: "yes", deny: "no", reply: make(chan string, 1)}, &permission{call: "c2", allow: "yes", deny: "no", reply: make(chan string, 1)}
 	s := &session{asks: []*permission{one, two}}
-	s.answer([]external.Answer{{Call: "c2", Allow: true}, {Call: "other", Allow: true}, {Call: "c1"}})
+	s.answer(&external.Step{Answers: []external.Answer{{Call: "c2", Allow: true}, {Call: "other", Allow: true}, {Call: "c1"}}})
 	if a, b := <-one.reply, <-two.reply; a != "no" || b != "yes" || len(s.asks) != 0 {
 		t.Errorf("answers %s and %s", a, b)
 	}

@@ -10,30 +10,38 @@ import (
 
 // planned adds a plan as a call of the tool todo, whose arguments every view shows as the task list. The caller holds mu.
 func (s *session) planned(out *external.Stepped, raw json.RawMessage) {
-	var entries []struct {
-		Content string `json:"content"`
-		Status  string `json:"status"`
-	}
-	if json.Unmarshal(raw, &entries) != nil {
-		return
-	}
-	type todo struct {
-		ID      string `json:"id"`
-		Content string `json:"content"`
-		Status  string `json:"status"`
-	}
-	list := make([]todo, len(entries))
-	for i, e := range entries {
-		list[i] = todo{fmt.Sprint(i + 1), e.Content, e.Status}
-	}
-	args, err := json.Marshal(map[string]any{"todos": list})
-	if err != nil {
+	args := todos(raw)
+	if args == nil {
 		return
 	}
 	s.plans++
 	id := fmt.Sprintf("plan-%d", s.plans)
 	out.Started = append(out.Started, external.Call{ID: id, Name: "todo", Args: args})
 	out.Results = append(out.Results, external.Result{Call: id})
+}
+
+// todos returns the arguments of the tool todo for a list of what is to be done, or nil if it is none.
+func todos(raw json.RawMessage) json.RawMessage {
+	type todo struct {
+		ID      string `json:"id"`
+		Content string `json:"content"`
+		Status  string `json:"status"`
+	}
+	var in []struct{ Content, Status string } // some have IDs of their own, which may be numbers
+	if json.Unmarshal(raw, &in) != nil {
+		return nil
+	}
+	list := make([]todo, len(in))
+	for i, e := range in {
+		if list[i] = (todo{fmt.Sprint(i + 1), e.Content, e.Status}); e.Content == "" || e.Status == "" {
+			return nil
+		}
+	}
+	args, err := json.Marshal(map[string]any{"todos": list})
+	if err != nil {
+		return nil
+	}
+	return args
 }
 
 // unified returns the change of a file as a unified diff of one hunk.

@@ -30,6 +30,7 @@ type place struct {
 	ready  chan struct{} // closed when p and err are set
 	p      *process
 	err    error
+	user   string             // the only use of an agent that it serves, where it offers our tools; guarded by the pool, too
 	stop   context.CancelFunc // of the start
 	users  int                // steps that use it; the fields below are guarded by the pool, too
 	rested time.Time          // since when it is idle
@@ -81,6 +82,7 @@ func (pool *Pool) end(key string, pl *place) {
 		<-pl.ready
 		if pl.p != nil {
 			pl.p.end()
+			pl.p.shut()
 		}
 		pool.mu.Lock()
 		defer pool.mu.Unlock()
@@ -98,18 +100,34 @@ func (pool *Pool) tell() {
 // take returns the running process of a command in a folder, or starts one. Release lets the pool have it back.
 func (pool *Pool) take(ctx context.Context, c *Command, dir string, st *external.Step) (p *process, release func(), err error) {
 	key := fmt.Sprintf("%q %q %q %+v %q", c.Argv, c.Env, c.Keys, c.Needs, dir)
+	ours := len(st.Tools.Names()) > 0
+	if ours {
+		with := *c
+		with.Env = slices.Concat(c.Env, c.withOurs)
+		c, key = &with, key+", our tools "
+	}
+	each := key
 	waits := func() {}
 	defer func() { waits() }()
 	for told := false; ; {
 		full := false
 		pool.mu.Lock()
+		if ours {
+			key = pool.free(each, st.Place)
+		}
 		pl, changed := pool.places[key], pool.changed
+		if pl != nil && ours {
+			pl.user = st.Place
+		}
 		switch {
 		case pool.closed:
 			pool.mu.Unlock()
 			return nil, nil, errors.New("no agents are started any more")
 		case pl == nil && len(pool.places) < pool.opt.Processes:
 			pl = &place{ready: make(chan struct{}), users: 1}
+			if ours {
+				pl.user = st.Place
+			}
 			var begin context.Context
 			begin, pl.stop = context.WithCancel(ctx)
 			pool.places[key] = pl
@@ -160,6 +178,25 @@ func (pool *Pool) take(ctx context.Context, c *Command, dir string, st *external
 		case <-time.After(restful):
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// free returns the key of the place of a use of an agent that gets our tools: its own, or one that is free. A process serves one use at a time then:
+// opencode shows the MCP servers of one session to all sessions of its process. The caller holds mu.
+func (pool *Pool) free(key, user string) string {
+	free := ""
+	for n := 0; ; n++ {
+		at := fmt.Sprint(key, n)
+		pl := pool.places[at]
+		if pl != nil && pl.user == user {
+			return at
+		}
+		if free == "" && (pl == nil || pl.user == "" && !pl.ending) {
+			free = at
+		}
+		if pl == nil && n >= len(pool.places) { // others may come after one that has ended
+			return free
 		}
 	}
 }
@@ -236,7 +273,7 @@ func (p *process) loss() int {
 	for _, s := range p.sessions {
 		s.mu.Lock()
 		switch {
-		case s.busy && len(s.asks) == 0:
+		case s.busy && len(s.asks)+len(s.offers) == 0:
 			out = working
 		case s.busy:
 			out = max(out, 2)

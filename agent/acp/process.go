@@ -44,6 +44,7 @@ type process struct {
 	stdin  *os.File
 	stderr *procgroup.Tail
 	loads  bool // it can load sessions
+	http   bool // it takes tools from servers on HTTP
 	exited chan struct{}
 	spoke  atomic.Int64 // when it last sent anything, in Unix nanoseconds
 
@@ -156,6 +157,9 @@ func (p *process) greet(ctx context.Context) error {
 		ProtocolVersion   int `json:"protocolVersion"`
 		AgentCapabilities struct {
 			LoadSession bool `json:"loadSession"`
+			MCP         struct {
+				HTTP bool `json:"http"`
+			} `json:"mcpCapabilities"`
 		} `json:"agentCapabilities"`
 	}
 	err := p.request(ctx, "initialize", map[string]any{
@@ -170,7 +174,7 @@ func (p *process) greet(ctx context.Context) error {
 		return fmt.Errorf("%s speaks version %d of the Agent Client Protocol, and Superstep version %d; use another version of it", p.cmd.Name,
 			hello.ProtocolVersion, protocolVersion)
 	}
-	p.loads = hello.AgentCapabilities.LoadSession
+	p.loads, p.http = hello.AgentCapabilities.LoadSession, hello.AgentCapabilities.MCP.HTTP
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/external"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/tool"
 )
 
 // A session is one conversation with an agent.
@@ -34,9 +35,15 @@ type session struct {
 	based  bool          // cost is known, so that its change can be told
 	told   map[string]bool
 	worked time.Duration // on the turn, in the steps before
+	used   model.Usage   // in the turn, where it is told in pieces
 	plans  int
 	past   []event // of a session that is being loaded
 	loads  bool
+
+	tools  *tool.Set      // ours, that it is offered
+	offers []*offer       // its calls of them that have no result, or whose result nobody has heard
+	heard  map[string]int // how many of them have arrived that the agent has not reported as ended, by tool
+	close  func()         // ends their server
 }
 
 type eventKind uint8
@@ -77,7 +84,7 @@ type permission struct {
 }
 
 func newSession(p *process, id string) *session {
-	return &session{p: p, id: id, wake: make(chan struct{}, 1), calls: map[string]*call{}, told: map[string]bool{}}
+	return &session{p: p, id: id, wake: make(chan struct{}, 1), calls: map[string]*call{}, told: map[string]bool{}, heard: map[string]int{}}
 }
 
 func (s *session) push(e event) {
@@ -98,6 +105,11 @@ func (s *session) add(e event) {
 		s.quiet = false
 	}
 	s.events = append(s.events, e)
+	s.stir()
+}
+
+// stir wakes the step. The caller holds mu.
+func (s *session) stir() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -121,7 +133,9 @@ func (s *session) live() bool {
 func (s *session) prompt(text, mark string) {
 	s.mu.Lock()
 	s.busy, s.quiet, s.left = true, true, false
-	s.events, s.asks, s.calls, s.worked = nil, nil, map[string]*call{}, 0
+	s.events, s.asks, s.calls, s.heard, s.worked = nil, nil, map[string]*call{}, map[string]int{}, 0
+	s.used = model.Usage{}
+	s.release()
 	s.mu.Unlock()
 	blocks := []map[string]string{{"type": "text", "text": text}}
 	if mark != "" {
@@ -133,15 +147,23 @@ func (s *session) prompt(text, mark string) {
 			Usage      *usage `json:"usage"`
 			Meta       struct {
 				Usage *usage `json:"usage"`
+				Quota struct {
+					Count *usage `json:"token_count"` // of Gemini CLI
+				} `json:"quota"`
 			} `json:"_meta"`
 		}
 		err := s.p.request(context.Background(), "session/prompt", map[string]any{"sessionId": s.id, "prompt": blocks}, &out)
 		e := event{kind: eventEnd, stop: out.StopReason, err: err}
-		for _, u := range []*usage{out.Usage, out.Meta.Usage} {
+		for _, u := range []*usage{out.Usage, out.Meta.Usage, out.Meta.Quota.Count} {
 			if u != nil && e.usage == (model.Usage{}) {
-				e.usage = model.Usage{In: u.In + u.Cached + u.Written, Out: u.Out + u.Thought, Cached: u.Cached, Written: u.Written, Reasoning: u.Thought}
+				e.usage = u.counted()
 			}
 		}
+		s.mu.Lock()
+		if e.usage == (model.Usage{}) {
+			e.usage = s.used
+		}
+		s.mu.Unlock()
 		s.push(e)
 	}()
 }
@@ -153,13 +175,33 @@ type usage struct {
 	Cached  int `json:"cachedReadTokens"`
 	Written int `json:"cachedWriteTokens"`
 	Thought int `json:"thoughtTokens"`
+	Total   int `json:"totalTokens"`
+
+	GeminiIn  int `json:"input_tokens"`
+	GeminiOut int `json:"output_tokens"`
 }
 
-// answer answers permission requests.
-func (s *session) answer(answers []external.Answer) {
+// counted returns the usage in our terms: inputs with what was cached, outputs with the reasoning. Some agents count so, some do not; the total tells.
+func (u *usage) counted() model.Usage {
+	out := model.Usage{In: u.In + u.Cached + u.Written + u.GeminiIn, Out: u.Out + u.Thought + u.GeminiOut, Cached: u.Cached, Written: u.Written, Reasoning: u.Thought}
+	for _, in := range []int{out.In, u.In} {
+		for _, said := range []int{out.Out, u.Out} {
+			if u.Total > 0 && in+said == u.Total {
+				out.In, out.Out = in, said
+			}
+		}
+	}
+	return out
+}
+
+// answer answers permission requests and calls of our tools.
+func (s *session) answer(st *external.Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range answers {
+	for i := range st.Results {
+		s.result(&st.Results[i])
+	}
+	for _, a := range st.Answers {
 		i := slices.IndexFunc(s.asks, func(p *permission) bool { return p.call == a.Call })
 		if i < 0 {
 			continue
@@ -183,6 +225,7 @@ func (s *session) cancel() {
 		p.reply <- ""
 	}
 	s.asks = nil
+	s.release()
 	s.mu.Unlock()
 	if !busy {
 		return
@@ -240,6 +283,10 @@ func (p *process) permission(ctx context.Context, params json.RawMessage) (any, 
 		return cancelled, nil
 	}
 	s.seen(in.ToolCall, true)
+	if s.calls[named.ID].ours != "" && ask.allow != "" { // it is decided on when it arrives
+		s.mu.Unlock()
+		return map[string]any{"outcome": map[string]string{"outcome": "selected", "optionId": ask.allow}}, nil
+	}
 	ask.asked = s.calls[named.ID].external(p)
 	s.asks = append(s.asks, ask)
 	s.add(event{kind: eventAsk, call: s.calls[named.ID]})
@@ -264,7 +311,7 @@ func (s *session) step(ctx context.Context, st *external.Step, opt *Options) (*e
 	defer quiet.Stop()
 	watch := time.NewTicker(max(time.Millisecond, min(opt.Silence/4, opt.Turn/4, time.Second)))
 	defer watch.Stop()
-	warned := false
+	warned, together := false, 0
 	defer func() {
 		if s.worked += time.Since(began); warned {
 			st.Note("")
@@ -275,8 +322,9 @@ func (s *session) step(ctx context.Context, st *external.Step, opt *Options) (*e
 		if err != nil || done {
 			return out, err
 		}
-		if asks { // others may follow
+		if asks != together { // others may follow
 			quiet.Reset(asksTogether)
+			together = asks
 		}
 		select {
 		case <-ctx.Done():
@@ -285,13 +333,14 @@ func (s *session) step(ctx context.Context, st *external.Step, opt *Options) (*e
 			out.Lost, out.Done, out.Asks = true, false, nil
 			return out, nil
 		case <-quiet.C:
-			out.Asks = s.pending()
-			return out, nil
+			if out.Asks, out.Calls = s.pending(); len(out.Asks)+len(out.Calls) > 0 {
+				return out, nil
+			}
 		case <-s.wake:
 		case <-watch.C:
 			silent := time.Since(time.Unix(0, s.p.spoke.Load()))
 			switch {
-			case asks:
+			case asks > 0:
 			case silent >= opt.Limit:
 				s.cancel()
 				return nil, fmt.Errorf("%s has been silent for %s, and its turn was cancelled; resume the run to let it continue", s.p.cmd.Name,
@@ -311,25 +360,30 @@ func (s *session) step(ctx context.Context, st *external.Step, opt *Options) (*e
 	}
 }
 
-// asksTogether is how long other permission requests are waited for after one.
+// asksTogether is how long other permission requests, and calls of our tools, are waited for after one.
 const asksTogether = 50 * time.Millisecond
 
-// pending returns the calls that wait for permission and that the loop has not been told of.
-func (s *session) pending() []external.Call {
+// pending returns the calls that wait for permission, and those of our tools, that the loop has not been told of.
+func (s *session) pending() (asks, calls []external.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var asks []external.Call
 	for _, p := range s.asks {
 		if !p.told {
 			p.told = true
 			asks = append(asks, p.asked)
 		}
 	}
-	return asks
+	for _, o := range s.offers {
+		if !o.told && !o.gone {
+			o.told = true
+			calls = append(calls, o.call)
+		}
+	}
+	return asks, calls
 }
 
-// collect takes events until the step is complete. Asks reports that only permission requests are left.
-func (s *session) collect(st *external.Step, out *external.Stepped) (asks, done bool, err error) {
+// collect takes events until the step is complete. Asks is how many permission requests and calls of our tools are left, if nothing else is.
+func (s *session) collect(st *external.Step, out *external.Stepped) (asks int, done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var later []event // what is said while calls are under way
@@ -350,14 +404,13 @@ func (s *session) collect(st *external.Step, out *external.Stepped) (asks, done 
 				continue
 			}
 			say(out, e, st.Say)
-		case e.kind == eventCall && len(st.Open) == 0 && len(later) > 0:
-			return asks, true, nil // it belongs to what is said before it
+		case (e.kind == eventCall || e.kind == eventPlan) && len(later) > 0 && (len(st.Open) == 0 || len(unheard(st, out)) == 0):
+			return 0, true, nil // it belongs to what is said before it
 		case e.kind == eventCall || e.kind == eventAsk:
 			if e.call != nil && !e.call.told {
 				e.call.told = true
 				out.Started = append(out.Started, e.call.external(s.p))
 			}
-			asks = asks || e.kind == eventAsk
 		case e.kind == eventResult:
 			out.Results = append(out.Results, e.call.result(s.p.dir))
 		case e.kind == eventPlan:
@@ -367,28 +420,33 @@ func (s *session) collect(st *external.Step, out *external.Stepped) (asks, done 
 		case e.kind == eventNote:
 			out.Notes = append(out.Notes, e.text)
 		case e.kind == eventEnd:
+			s.release()
 			if e.err != nil {
 				later, s.events = nil, nil
-				return false, true, s.ended(st, out, e.err)
+				return 0, true, s.ended(st, out, e.err)
 			}
 			if s.unresolved(st, out); len(later) > 0 { // said after calls that nobody has ended
-				return false, true, nil
+				return 0, true, nil
 			}
 			// What was cancelled is known by what was sent: agents say end_turn then, too.
 			out.Usage, out.Done, out.Lost, out.Stop = e.usage, !s.left, s.left, stopCode(e.stop)
 		}
 		s.events = s.events[1:]
 		if out.Done || out.Lost {
-			return false, true, nil
+			return 0, true, nil
 		}
 	}
 	for _, p := range s.asks {
-		asks = asks || !p.told
+		if !p.told {
+			asks++
+		}
 	}
-	if asks {
-		return true, false, nil
+	for _, o := range s.offers {
+		if !o.told && !o.gone {
+			asks++
+		}
 	}
-	return false, len(out.Results) > 0 || len(out.Started) > 0, nil
+	return asks, asks == 0 && len(out.Results)+len(out.Started) > 0, nil
 }
 
 // ended returns the error of a step whose turn has failed. An agent that crashed between two calls is started again and continues. If it crashed in a
@@ -412,16 +470,20 @@ func (s *session) ended(st *external.Step, out *external.Stepped, err error) err
 	return nil
 }
 
-// unresolved adds results for the calls without one, at the end of a turn.
-func (s *session) unresolved(st *external.Step, out *external.Stepped) {
+// unheard returns the IDs of the calls of a step that have no result.
+func unheard(st *external.Step, out *external.Stepped) []string {
 	ids := slices.Clone(st.Open)
 	for _, c := range out.Started {
 		ids = append(ids, c.ID)
 	}
-	for _, id := range ids {
-		if slices.ContainsFunc(out.Results, func(r external.Result) bool { return r.Call == id }) {
-			continue
-		}
+	return slices.DeleteFunc(ids, func(id string) bool {
+		return slices.ContainsFunc(out.Results, func(r external.Result) bool { return r.Call == id })
+	})
+}
+
+// unresolved adds results for the calls without one, at the end of a turn.
+func (s *session) unresolved(st *external.Step, out *external.Stepped) {
+	for _, id := range unheard(st, out) {
 		out.Results = append(out.Results, external.Result{Call: id, Text: "the agent reported no result", Error: true})
 	}
 }
@@ -432,15 +494,19 @@ func say(out *external.Stepped, e event, live func(model.Part)) {
 	if e.kind == eventThought {
 		kind = model.Reasoning
 	}
+	m := &out.Message
+	n := len(m.Parts)
+	if n == 0 || m.Parts[n-1].Kind != kind {
+		if e.text = strings.TrimLeft(e.text, "\n"); e.text == "" { // Codex parts its reasoning so
+			return
+		}
+		m.Parts = append(m.Parts, model.Part{Kind: kind})
+		n++
+	}
 	if live != nil {
 		live(model.Part{Kind: kind, Text: e.text})
 	}
-	m := &out.Message
-	if n := len(m.Parts); n > 0 && m.Parts[n-1].Kind == kind {
-		m.Parts[n-1].Text += e.text
-		return
-	}
-	m.Parts = append(m.Parts, model.Part{Kind: kind, Text: e.text})
+	m.Parts[n-1].Text += e.text
 }
 
 // stopCode returns why a turn ended. It does not tell whether something was denied or cancelled.
@@ -462,13 +528,28 @@ func (s *session) look(st *external.Step) *external.Stepped {
 	if !found {
 		return nil
 	}
+	last, from, made := "", 0, 0 // what came before the last calls is recorded
 	if n := len(st.Known); n > 0 {
-		i := slices.IndexFunc(rest, func(e event) bool { return e.kind == eventCall && e.call.id == st.Known[n-1] })
-		if i < 0 {
-			return nil
-		}
-		rest = rest[i+1:]
+		last = st.Known[n-1]
 	}
+	for i, e := range rest {
+		if e.kind != eventCall {
+			continue
+		}
+		if e.call.ours != "" {
+			made++
+		}
+		if e.call.id == last || e.call.ours != "" && made <= st.Past {
+			from = i + 1
+		}
+		if e.call.id == last {
+			last = ""
+		}
+	}
+	if last != "" {
+		return nil
+	}
+	rest = rest[from:]
 	for _, id := range st.Open {
 		if c := s.calls[id]; c == nil || !c.ended {
 			return nil
@@ -482,7 +563,10 @@ func (s *session) look(st *external.Step) *external.Stepped {
 	for _, e := range rest {
 		switch {
 		case e.kind == eventText || e.kind == eventThought:
-			say(out, e, nil)
+			if made >= st.Past { // else it does not hold the last of them, and this was said before
+				say(out, e, nil)
+			}
+		case e.call != nil && e.call.ours != "": // what was not recorded of it has not been performed
 		case e.kind == eventCall && !e.call.ended:
 			return nil
 		case e.kind == eventCall:

@@ -24,7 +24,10 @@ func (p *process) update(params json.RawMessage) {
 		Kind    string          `json:"sessionUpdate"`
 		Content content         `json:"content"`
 		Entries json.RawMessage `json:"entries"`
-		Cost    *struct {
+		Meta    struct {
+			Usage *usage `json:"usage"` // of one call of the model, by Qwen Code
+		} `json:"_meta"`
+		Cost *struct {
 			Amount   float64 `json:"amount"`
 			Currency string  `json:"currency"`
 		} `json:"cost"`
@@ -63,7 +66,12 @@ func (p *process) update(params json.RawMessage) {
 	}
 	switch u.Kind {
 	case "agent_message_chunk":
-		s.add(event{kind: eventText, text: u.Content.text()})
+		if text := u.Content.text(); text != "" {
+			s.add(event{kind: eventText, text: text})
+		}
+		if u.Meta.Usage != nil && !s.loads {
+			s.used = s.used.Add(u.Meta.Usage.counted())
+		}
 	case "agent_thought_chunk":
 		s.add(event{kind: eventThought, text: u.Content.text()})
 	case "user_message_chunk":
@@ -112,12 +120,14 @@ func (c *content) text() string {
 // A call is a call of one of the agent's tools, as it is known so far.
 type call struct {
 	id      string
+	ours    string // the tool of ours that it calls
 	title   string
 	kind    string
 	status  string
 	input   json.RawMessage
 	output  json.RawMessage
 	content []content
+	printed strings.Builder // by a command, so far as it came in pieces
 	paths   []string
 	began   time.Time
 	took    time.Duration
@@ -139,6 +149,11 @@ func (s *session) seen(raw json.RawMessage, asked bool) {
 		Locations *[]struct {
 			Path string `json:"path"`
 		} `json:"locations"`
+		Meta struct { // what Codex's commands print, as editors show it
+			Printed struct {
+				Data string `json:"data"`
+			} `json:"terminal_output_delta"`
+		} `json:"_meta"`
 	}
 	if json.Unmarshal(raw, &u) != nil || u.ID == "" {
 		return
@@ -167,7 +182,9 @@ func (s *session) seen(raw json.RawMessage, asked bool) {
 	if len(u.Output) > 0 && !bytes.Equal(u.Output, []byte("null")) {
 		c.output = u.Output
 	}
-	if u.Content != nil && len(*u.Content) > 0 {
+	c.printed.WriteString(u.Meta.Printed.Data)
+	over := c.status == "completed" || c.status == "failed"
+	if u.Content != nil && (over || len(*u.Content) > 0) {
 		c.content = *u.Content
 	}
 	if u.Locations != nil {
@@ -176,7 +193,17 @@ func (s *session) seen(raw json.RawMessage, asked bool) {
 			c.paths = append(c.paths, l.Path)
 		}
 	}
-	over := c.status == "completed" || c.status == "failed"
+	if c.ours == "" && !c.shown {
+		c.ours = s.ours(c)
+	}
+	if c.ours != "" && !s.loads {
+		if c.ended = over; !over || s.heard[c.ours] > 0 { // it is shown by the run, which performs it
+			if over {
+				s.heard[c.ours]--
+			}
+			return
+		}
+	}
 	if !c.shown && (asked || over || c.status == "in_progress") { // what is pending may be half of it
 		c.shown = true
 		s.add(event{kind: eventCall, call: c})
@@ -233,6 +260,9 @@ func (c *call) external(p *process) external.Call {
 			}
 		}
 	}
+	if c.kind == "execute" && c.input == nil && len(c.content) == 1 && strings.HasPrefix(c.content[0].text(), "[current working directory "+p.dir+"]") {
+		command = c.title // of Gemini CLI, which shows the whole command so, and sends no input
+	}
 	switch {
 	case c.kind == "execute" && command != "":
 		out.Name, out.Args = "bash", encode(map[string]any{"command": command, "unsandboxed": true})
@@ -253,6 +283,8 @@ func (c *call) external(p *process) external.Call {
 		out.Name, out.Args = "read_file", encode(map[string]string{"path": one})
 	case c.kind == "fetch" && text("url") != "":
 		out.Name, out.Args = "web_fetch", encode(map[string]string{"url": text("url")})
+	case len(in["todos"]) > 0 && todos(in["todos"]) != nil: // opencode and Qwen Code send no plan
+		out.Name, out.Args = "todo", todos(in["todos"])
 	default:
 		out.Name, out.Args = c.own(p), c.input
 	}
@@ -305,6 +337,9 @@ func (c *call) result(dir string) external.Result {
 		case d.text() != "":
 			texts = append(texts, d.text())
 		}
+	}
+	if c.printed.Len() > 0 {
+		texts = append(texts, c.printed.String())
 	}
 	if len(texts) == 0 && len(c.output) > 0 {
 		var out struct{ Output, Error, Stdout string }

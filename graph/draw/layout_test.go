@@ -50,66 +50,6 @@ func TestLayout(t *testing.T) {
 	})
 }
 
-// A tree, and what else can be drawn so, is drawn without crossings.
-func TestLayoutUntangles(t *testing.T) {
-	t.Parallel()
-	boxes := make([]box, 31)
-	var arcs [][2]int
-	for i := range boxes {
-		boxes[i] = box{w: 80, h: 30}
-	}
-	for i := 30; i > 0; i-- { // in an order that helps nobody
-		v := i * 7 % 31
-		if v > 0 {
-			arcs = append(arcs, [2]int{(v - 1) / 2, v})
-		}
-	}
-	if n, _ := tangle(boxes, arcs); n != 0 {
-		t.Errorf("%d edges cross", n)
-	}
-}
-
-// tangle counts the crossings of a layout as it does itself, and pair by pair.
-func tangle(boxes []box, arcs [][2]int) (fast, slow int) {
-	l := &layout{boxes: boxes, arcs: arcs, n: len(boxes), turned: make([]bool, len(arcs)), far: make([]bool, len(arcs))}
-	l.straighten()
-	l.ranks()
-	l.chain()
-	l.order()
-	pos := make([]int, len(l.boxes))
-	var hops [][2]int
-	for _, layer := range l.layers {
-		for i, v := range layer {
-			pos[v] = i
-			for _, u := range l.down[v] {
-				hops = append(hops, [2]int{v, u})
-			}
-		}
-	}
-	for i, a := range hops {
-		for _, b := range hops[:i] {
-			if l.rank[a[0]] == l.rank[b[0]] && (pos[a[0]]-pos[b[0]])*(pos[a[1]]-pos[b[1]]) < 0 {
-				slow++
-			}
-		}
-	}
-	return l.crossings(pos), slow
-}
-
-func TestCrossings(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		boxes := make([]box, rapid.IntRange(1, 12).Draw(t, "boxes"))
-		arcs := make([][2]int, rapid.IntRange(0, 30).Draw(t, "edges"))
-		for i := range arcs {
-			arcs[i] = [2]int{rapid.IntRange(0, len(boxes)-1).Draw(t, "from"), rapid.IntRange(0, len(boxes)-1).Draw(t, "to")}
-		}
-		if fast, slow := tangle(boxes, arcs); fast != slow {
-			t.Fatalf("it counts %d crossings, there are %d", fast, slow)
-		}
-	})
-}
-
 // luminance is that of WCAG 2.2.
 func luminance(t *testing.T, colour string) float64 {
 	t.Helper()

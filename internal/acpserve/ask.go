@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	sdk "github.com/coder/acp-go-sdk"
@@ -110,11 +111,12 @@ func (v *view) goOn(ctx context.Context) error {
 
 // reply answers a question with the text of a prompt. It is done if the text does not fit.
 func (x *session) reply(ctx context.Context, v *view, q *transcript.Question, text string) (done bool, err error) {
-	if n := slices.Index(q.Options, text); n < 0 && len(text) == 1 && text[0] >= '1' && int(text[0]-'1') < len(q.Asked.Options) {
-		text = q.Asked.Options[text[0]-'1']
+	permission := question.Kind(&q.Asked) == runlog.QuestionPermission
+	if n, err := strconv.Atoi(text); err == nil && !permission && n > 0 && n <= len(q.Asked.Options) && !slices.Contains(q.Asked.Options, text) {
+		text = q.Asked.Options[n-1]
 	}
 	value, err := question.Fit(&q.Asked, text)
-	if question.Kind(&q.Asked) == runlog.QuestionPermission && err != nil {
+	if permission && err != nil {
 		value, err = question.Fit(&q.Asked, agent.AnswerDeny+": "+text)
 	}
 	if err != nil {
@@ -127,6 +129,9 @@ func (x *session) reply(ctx context.Context, v *view, q *transcript.Question, te
 // asText returns a question as text.
 func asText(q *transcript.Question) string {
 	text := "**" + (&transcript.Task{Path: q.Path}).Label() + " asks:** " + question.Headed(q.Header, q.Question)
+	if question.Kind(&q.Asked) == runlog.QuestionPermission { // in full words: a slip must not allow anything
+		return text + "\n\nAnswer " + strings.Join(q.Options, ", ") + ", or say why not."
+	}
 	for i, o := range q.Options {
 		text += fmt.Sprintf("\n%d. %s", i+1, o)
 		if about := q.About[o]; about != "" {
@@ -245,7 +250,7 @@ func (v *view) form(ctx context.Context, q *transcript.Question) json.RawMessage
 			Action  string
 			Content map[string]json.RawMessage
 		}](x.server.conn, ctx, sdk.ClientMethodElicitationCreate, map[string]any{
-			"sessionId": x.id, "mode": "form", "message": strings.TrimSpace(wrong + "\n\n" + text), "requestedSchema": json.RawMessage(schema), "_meta": meta(v.id),
+			"sessionId": x.id, "mode": "form", "message": strings.TrimSpace(wrong + "\n\n" + text), "requestedSchema": schema, "_meta": meta(v.id),
 		})
 		if err != nil || out.Action != "accept" {
 			return nil

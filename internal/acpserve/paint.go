@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	mostResult = 16 << 10 // bytes of the result of a tool that the client gets
-	started    = "\x00"   // stands for the message that began a workflow, see expect
+	mostResult = 16 << 10    // bytes of the result of a tool that the client gets
+	started    = "(started)" // stands for the message that began a workflow, see expect
 )
 
 // A painter turns the changes of a run into updates for the client. The text of the lead of a chat streams; of other tasks the client sees the tools, and
@@ -103,7 +103,7 @@ func (p *painter) paint(r *transcript.Run, rec *runlog.Record) {
 				p.tail(c.At == 0, c.Text)
 			}
 		case c.Part != nil:
-			p.part(r, c.Part, chat && lead(c.Part.Task))
+			p.part(c.Part, chat && lead(c.Part.Task))
 		case c.Task != nil && !chat && c.Task.Depth == 0:
 			p.task(c.Task)
 		case c.Question != nil && c.Question.Answered:
@@ -222,7 +222,7 @@ func status(s transcript.State) sdk.ToolCallStatus {
 }
 
 // part tells a part of a task.
-func (p *painter) part(r *transcript.Run, v *transcript.PartView, lead bool) {
+func (p *painter) part(v *transcript.PartView, lead bool) {
 	switch v.Kind {
 	case transcript.Text:
 		if lead {
@@ -282,7 +282,7 @@ func (p *painter) about(name, arg string, input json.RawMessage, dir string) *ca
 		"web_fetch": sdk.ToolKindFetch, "think": sdk.ToolKindThink,
 	}
 	c := &call{Title: strings.TrimSpace(name + " " + arg), Kind: cmp.Or(kinds[name], sdk.ToolKindOther), RawInput: input}
-	if c.Title = strings.TrimSpace(name + " " + arg); name == "bash" {
+	if name == "bash" {
 		c.Title = arg
 	}
 	var in struct {

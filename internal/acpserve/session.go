@@ -23,10 +23,11 @@ import (
 )
 
 const (
-	chatWorkflow = "agent"          // whose runs are conversations
-	stopTime     = 10 * time.Second // that a cancelled turn may take to end
+	chatWorkflow = "agent"         // whose runs are conversations
+	stopTime     = 3 * time.Second // that a cancelled turn may take to end
 	retryDelay   = 100 * time.Millisecond
-	mostOutcome  = 8 << 10 // bytes of the result of a workflow that the chat is told
+	mostOutcome  = 8 << 10  // bytes of the result of a workflow that the chat is told
+	mostFile     = 16 << 10 // bytes of a file in a prompt; a message may have runlog's 64 KiB
 )
 
 // A session is a conversation of the client. Fields below mu are guarded by it.
@@ -223,6 +224,9 @@ func textOf(prompt []block) (string, error) {
 		case "resource_link":
 			parts = append(parts, pathOf(b.URI))
 		case "resource":
+			if len(b.Resource.Text) > mostFile {
+				b.Resource.Text = "(too long; read the file)"
+			}
 			parts = append(parts, fmt.Sprintf("\n<file path=%q>\n%s\n</file>\n", pathOf(b.Resource.URI), b.Resource.Text))
 		default:
 			return "", refused(-32602, fmt.Sprintf("prompt: a block of type %q is not understood; send text, links and resources", b.Type))
@@ -334,16 +338,20 @@ func (x *session) await(ctx context.Context, t *turn) (sdk.StopReason, error) {
 	}
 	x.mu.Lock()
 	v, cancelled, chat := t.view, t.cancelled, t.view.run.Workflow == chatWorkflow
+	ended := !v.following || v.run.AwaitsMessage() && v.rests(t.asked) // just then
 	x.mu.Unlock()
-	if cancelled {
+	if cancelled && !ended {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 		defer stop()
 		if chat {
 			_ = x.server.engine.Cancel(ctx, v.id) // what is under way ends at once
-		} else {
-			_ = x.server.engine.Pause(ctx, v.id, "person")
+		} else if x.server.engine.Pause(ctx, v.id, "person") != nil {
+			x.say("_Run " + v.id + " pauses when the steps that are running have ended. /resume resumes it._")
+			return sdk.StopReasonCancelled, nil
 		}
 		_ = x.wait(ctx, func() bool { return !v.following || v.run.Status != runlog.Running })
+	}
+	if cancelled {
 		return sdk.StopReasonCancelled, nil
 	}
 	x.mu.Lock()
@@ -568,9 +576,9 @@ func (x *session) chosen() string {
 func (x *session) briefed(text string) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	all := append(x.outcomes, text)
+	text = strings.Join(append(x.outcomes, text), "\n\n")
 	x.outcomes = nil
-	return strings.Join(all, "\n\n")
+	return text
 }
 
 // start starts, resumes or continues a run, and follows it.
@@ -730,8 +738,14 @@ func (x *session) options(ctx context.Context) []sdk.SessionConfigOption {
 		return nil
 	}
 	var list sdk.SessionConfigSelectOptionsUngrouped
-	for _, n := range c.Models {
-		list = append(list, sdk.SessionConfigSelectOption{Name: n, Value: sdk.SessionConfigValueId(n)})
+	if c.Models != nil {
+		for _, p := range c.Models.Providers {
+			for _, m := range p.Models {
+				if n := transcript.Line(m.Name); p.Configured {
+					list = append(list, sdk.SessionConfigSelectOption{Name: n, Value: sdk.SessionConfigValueId(n)})
+				}
+			}
+		}
 	}
 	current := sdk.SessionConfigValueId(cmp.Or(x.chosen(), c.Model))
 	if !slices.ContainsFunc(list, func(o sdk.SessionConfigSelectOption) bool { return o.Value == current }) {

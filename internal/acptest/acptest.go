@@ -3,15 +3,20 @@ package acptest
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // The variables that make a process an agent.
@@ -29,6 +34,7 @@ type Script struct {
 
 	Version  int      // of the protocol; defaults to 1
 	Forgets  bool     // it cannot load sessions
+	NoTools  bool     // it takes no MCP servers on HTTP
 	Modes    []string // the first is the current one
 	NewError int      // the code of the error of session/new
 	Stubborn bool     // it ignores the end of its input and SIGTERM
@@ -51,7 +57,7 @@ func Main(scripts map[string]*Script) {
 		fmt.Fprintln(os.Stderr, "there is no script", name)
 		os.Exit(1)
 	}
-	a := &Agent{script: s, state: os.Getenv(stateVariable), out: bufio.NewWriter(os.Stdout), answers: map[string]chan json.RawMessage{}, sessions: map[string]*conversation{}}
+	a := &Agent{host: &host{script: s, state: os.Getenv(stateVariable), out: bufio.NewWriter(os.Stdout), answers: map[string]chan json.RawMessage{}, sessions: map[string]*conversation{}}}
 	a.Log("start " + fmt.Sprint(os.Getpid()))
 	a.left = -1
 	if b, err := os.ReadFile(a.dieFile()); err == nil {
@@ -77,8 +83,14 @@ func Log(state string) []string {
 	return strings.Split(strings.TrimSpace(string(b)), "\n")
 }
 
-// An Agent is the running agent, for its script.
+// An Agent is the running agent, for its script: in the session that it was prompted in.
 type Agent struct {
+	*host
+	session string
+}
+
+// host is what all sessions of the agent have.
+type host struct {
 	script *Script
 	state  string
 
@@ -87,12 +99,12 @@ type Agent struct {
 	next     int
 	answers  map[string]chan json.RawMessage
 	sessions map[string]*conversation
-	session  string // of the last prompt
-	left     int    // messages until it dies, negative for none
+	left     int // messages until it dies, negative for none
 }
 
 type conversation struct {
 	mode      string
+	server    Server // that was given to it
 	cancelled chan struct{}
 	once      *sync.Once
 }
@@ -111,6 +123,87 @@ func (a *Agent) Mode() string {
 	return a.sessions[a.session].mode
 }
 
+// A Server is an MCP server on HTTP, as a session is given it.
+type Server struct {
+	Type    string `json:"type"`
+	Name    string `json:"name"`
+	URL     string `json:"url"`
+	Headers []struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	} `json:"headers"`
+}
+
+// Server is the session's MCP server, the zero value for none.
+func (a *Agent) Server() Server {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sessions[a.session].server
+}
+
+// RoundTrip implements http.RoundTripper: it adds the headers.
+func (s Server) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for _, h := range s.Headers {
+		r.Header.Set(h.Name, h.Value)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// Connect connects to the session's MCP server with the client of the SDK.
+func (a *Agent) Connect(opt *mcp.ClientOptions) (*mcp.ClientSession, error) {
+	s := a.Server()
+	return mcp.NewClient(&mcp.Implementation{Name: "scripted", Version: "1"}, opt).Connect(context.Background(),
+		&mcp.StreamableClientTransport{Endpoint: s.URL, HTTPClient: &http.Client{Transport: s}, DisableStandaloneSSE: true, MaxRetries: -1}, nil)
+}
+
+// Tools returns the names of the tools that the session's MCP server offers.
+func (a *Agent) Tools() (names []string) {
+	s, err := a.Connect(nil)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer func() { _ = s.Close() }()
+	for t, err := range s.Tools(context.Background(), nil) {
+		if err != nil {
+			return append(names, err.Error())
+		}
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// Call calls a tool of the session's MCP server, reports the call as opencode does, and returns its result in words.
+func (a *Agent) Call(id, name string, args any) string {
+	a.Update(map[string]any{"sessionUpdate": "tool_call", "toolCallId": id, "title": "superstep_" + name, "kind": "other", "status": "pending", "rawInput": map[string]any{}})
+	a.Update(map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": id, "title": "superstep_" + name, "kind": "other", "status": "in_progress", "rawInput": args})
+	text, failed := a.call(name, args)
+	status := "completed"
+	if failed {
+		status = "failed"
+	}
+	a.Update(map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status, "content": []any{map[string]any{"type": "content", "content": said(text)}}})
+	return text
+}
+
+func (a *Agent) call(name string, args any) (text string, failed bool) {
+	s, err := a.Connect(nil)
+	if err != nil {
+		return err.Error(), true
+	}
+	defer func() { _ = s.Close() }()
+	res, err := s.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: args})
+	if err != nil {
+		return err.Error(), true
+	}
+	for _, c := range res.Content {
+		if t, is := c.(*mcp.TextContent); is {
+			text += t.Text
+		}
+	}
+	return text, res.IsError
+}
+
 // Log appends a line to the log of the state.
 func (a *Agent) Log(line string) {
 	f, err := os.OpenFile(filepath.Join(a.state, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -122,18 +215,17 @@ func (a *Agent) Log(line string) {
 
 // Logged returns how often a line is in the log.
 func (a *Agent) Logged(line string) int {
-	n := 0
-	for _, l := range Log(a.state) {
-		if l == line {
-			n++
-		}
-	}
-	return n
+	return len(slices.DeleteFunc(Log(a.state), func(l string) bool { return l != line }))
+}
+
+// Lines returns the lines of the log that begin with a word.
+func (a *Agent) Lines(word string) []string {
+	return slices.DeleteFunc(Log(a.state), func(l string) bool { return !strings.HasPrefix(l, word+" ") })
 }
 
 // DieAt lets the next agent with a state be killed in place of its nth message, from 0.
 func DieAt(state string, n int) error {
-	return os.WriteFile((&Agent{state: state}).dieFile(), []byte(fmt.Sprint(n)), 0o600)
+	return os.WriteFile((&Agent{host: &host{state: state}}).dieFile(), []byte(fmt.Sprint(n)), 0o600)
 }
 
 func (a *Agent) dieFile() string { return filepath.Join(a.state, "die") }
@@ -192,16 +284,16 @@ func (a *Agent) keep(update map[string]any) {
 	_ = f.Close()
 }
 
-func text(s string) map[string]any { return map[string]any{"type": "text", "text": s} }
+func said(s string) map[string]any { return map[string]any{"type": "text", "text": s} }
 
 // Say sends a piece of text.
 func (a *Agent) Say(s string) {
-	a.Update(map[string]any{"sessionUpdate": "agent_message_chunk", "content": text(s)})
+	a.Update(map[string]any{"sessionUpdate": "agent_message_chunk", "content": said(s)})
 }
 
 // Think sends a piece of reasoning.
 func (a *Agent) Think(s string) {
-	a.Update(map[string]any{"sessionUpdate": "agent_thought_chunk", "content": text(s)})
+	a.Update(map[string]any{"sessionUpdate": "agent_thought_chunk", "content": said(s)})
 }
 
 // Begin begins a call.
@@ -212,7 +304,7 @@ func (a *Agent) Begin(id, title, kind string, input any) {
 // End ends a call.
 func (a *Agent) End(id, output string) {
 	a.Update(map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed",
-		"content": []any{map[string]any{"type": "content", "content": text(output)}}})
+		"content": []any{map[string]any{"type": "content", "content": said(output)}}})
 }
 
 // Request sends a request and returns its whole answer.
@@ -278,8 +370,9 @@ func (a *Agent) serve() {
 // request answers one request.
 func (a *Agent) request(id json.RawMessage, method string, params json.RawMessage) {
 	var in struct {
-		SessionID string `json:"sessionId"`
-		ModeID    string `json:"modeId"`
+		SessionID string   `json:"sessionId"`
+		ModeID    string   `json:"modeId"`
+		Servers   []Server `json:"mcpServers"`
 		Prompt    []struct {
 			Text string `json:"text"`
 		} `json:"prompt"`
@@ -295,14 +388,15 @@ func (a *Agent) request(id json.RawMessage, method string, params json.RawMessag
 		if version == 0 {
 			version = 1
 		}
-		result(map[string]any{"protocolVersion": version, "agentCapabilities": map[string]any{"loadSession": !a.script.Forgets}})
+		result(map[string]any{"protocolVersion": version, "agentCapabilities": map[string]any{"loadSession": !a.script.Forgets,
+			"mcpCapabilities": map[string]any{"http": !a.script.NoTools}}})
 	case "session/new":
 		if a.script.NewError != 0 {
 			a.send(map[string]any{"id": id, "error": map[string]any{"code": a.script.NewError, "message": "Authentication required"}})
 			return
 		}
 		name := fmt.Sprintf("ses-%d-%d", os.Getpid(), len(a.sessions)+1)
-		a.open(name)
+		a.open(name, in.Servers)
 		out := a.modes()
 		out["sessionId"] = name
 		result(out)
@@ -312,8 +406,8 @@ func (a *Agent) request(id json.RawMessage, method string, params json.RawMessag
 			a.send(map[string]any{"id": id, "error": map[string]any{"code": -32602, "message": "no such session"}})
 			return
 		}
-		a.open(in.SessionID)
-		a.session = in.SessionID
+		a.open(in.SessionID, in.Servers)
+		a = &Agent{a.host, in.SessionID}
 		for lines := bufio.NewScanner(f); lines.Scan(); {
 			var update map[string]any
 			_ = json.Unmarshal(lines.Bytes(), &update)
@@ -325,20 +419,20 @@ func (a *Agent) request(id json.RawMessage, method string, params json.RawMessag
 		a.sessions[in.SessionID].mode = in.ModeID
 		result(map[string]any{})
 	case "session/prompt":
+		a = &Agent{a.host, in.SessionID}
 		a.mu.Lock()
-		a.session = in.SessionID
 		c := a.sessions[in.SessionID]
 		c.cancelled, c.once = make(chan struct{}), &sync.Once{}
 		a.mu.Unlock()
-		said := ""
+		text := ""
 		for _, b := range in.Prompt {
-			said += b.Text
+			text += b.Text
 		}
-		first, _, _ := strings.Cut(said, "\n")
+		first, _, _ := strings.Cut(text, "\n")
 		a.Log("prompt " + first)
-		a.keep(map[string]any{"sessionUpdate": "user_message_chunk", "content": text(said)})
+		a.keep(map[string]any{"sessionUpdate": "user_message_chunk", "content": said(text)})
 		go func() {
-			stop := a.script.Prompt(a, said)
+			stop := a.script.Prompt(a, text)
 			out := map[string]any{"stopReason": stop}
 			if a.script.Usage != nil {
 				out["usage"] = a.script.Usage
@@ -356,8 +450,11 @@ func (a *Agent) request(id json.RawMessage, method string, params json.RawMessag
 	}
 }
 
-func (a *Agent) open(name string) {
+func (a *Agent) open(name string, servers []Server) {
 	c := &conversation{}
+	if len(servers) > 0 {
+		c.server = servers[0]
+	}
 	if len(a.script.Modes) > 0 {
 		c.mode = a.script.Modes[0]
 	}

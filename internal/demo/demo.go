@@ -46,6 +46,7 @@ type Options struct {
 	Stderr   io.Writer // and that of what the demo says itself
 	Fast     bool      // wait for nobody
 	Keep     bool      // keep the folder
+	Ralph    bool      // show the workflow ralph in place of the agents that are killed
 }
 
 // An ExitError is the error of a command that failed and has printed why.
@@ -76,7 +77,11 @@ func Show(ctx context.Context, opt *Options) (kept string, err error) {
 	if d.dir, err = os.MkdirTemp("", "superstep-demo-"); err != nil {
 		return "", &host.Error{Code: "demo", Message: fmt.Sprintf("cannot make a temporary folder: %v; set TMPDIR to one that can be written", err), Err: err}
 	}
-	err = d.show(ctx)
+	if opt.Ralph {
+		err = d.showRalph(ctx)
+	} else {
+		err = d.show(ctx)
+	}
 	if err != nil && opt.Screen.Live {
 		d.say("") // below what a killed process has left
 	}
@@ -160,7 +165,43 @@ func (d *demo) say(text string) {
 	fmt.Fprintln(d.Stderr, d.Screen.Wrap(text))
 }
 
-func (d *demo) work() string { return filepath.Join(d.dir, "incident") }
+func (d *demo) work() string {
+	if d.Ralph {
+		return filepath.Join(d.dir, "greet")
+	}
+	return filepath.Join(d.dir, "incident")
+}
+
+// showRalph has Ralph work on a small repository.
+func (d *demo) showRalph(ctx context.Context) error {
+	work, err := fs.Sub(files, "demo/ralph")
+	if err == nil {
+		err = os.CopyFS(d.work(), work)
+	}
+	check := filepath.Join(d.work(), "check.sh")
+	if err := errors.Join(err, os.Chmod(check, 0o755), os.Mkdir(filepath.Join(d.dir, "tmp"), 0o700), os.Mkdir(filepath.Join(d.dir, "home"), 0o700)); err != nil {
+		return err
+	}
+	d.say(d.pal.Bold("DEMO · no key, no network, no model is called"))
+	d.say("What the agents say is scripted. The rest is real: git, worktrees, the check, the merges.")
+	d.say("Ralph reads spec.md, plans three tasks, and works until two reviews find nothing.")
+	git := func(out io.Writer, args ...string) error {
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = d.work(), d.environment(false), out, d.Stderr
+		return cmd.Run()
+	}
+	for _, args := range []string{"init -q -b main", "config user.name Demo", "config user.email demo@example.org", "add .", "commit -q -m greet"} {
+		if err := git(nil, strings.Fields(args)...); err != nil {
+			return &host.Error{Code: "demo", Message: fmt.Sprintf("git %s failed: %v; Ralph needs git 2.38 or later", args, err), Err: err}
+		}
+	}
+	d.asks = false // nothing is asked
+	if err := d.child(ctx, false, "run ralph spec.md --check ./check.sh --model "+Name, "--yes"); err != nil {
+		return err
+	}
+	d.say("\n" + d.pal.Bold("$ git log --graph --oneline --all"))
+	return git(d.Stdout, "log", "--graph", "--oneline", "--all")
+}
 
 // wait pauses to let the user read.
 func (d *demo) wait(ctx context.Context, human time.Duration) error {

@@ -25,11 +25,19 @@ const environ = "SUPERSTEP_DEMO"
 // longest bounds how long a turn is held if nothing kills the process.
 const longest = time.Minute
 
-// turns is the script: the messages and calls of an agent, by the first word of its prompt.
-type turns map[string][]struct {
+// A turn is what an agent says, and the calls that it makes.
+type turn struct {
 	Say   string
 	Calls []model.Call
 	Hold  bool
+}
+
+// turns is the script of the first demo: by the first word of a prompt. That of Ralph is a list, and the first entry counts whose text a prompt has.
+type turns map[string][]turn
+
+type ralphTurn struct {
+	Has   string
+	Turns []turn
 }
 
 // scriptedModel streams its script word by word. Unlike scripted.Model it finds its position in the
@@ -83,7 +91,7 @@ func (m *scriptedModel) spend(d time.Duration) time.Duration {
 }
 
 // next returns the turn that answers a request, and whether it is the one that may be held.
-func (m *scriptedModel) next(req *model.Request) (turn scripted.Turn, hold bool) {
+func (m *scriptedModel) next(req *model.Request) (out scripted.Turn, hold bool) {
 	said, asked := 0, ""
 	for _, msg := range slices.Backward(req.Messages) {
 		switch msg.Role {
@@ -95,25 +103,33 @@ func (m *scriptedModel) next(req *model.Request) (turn scripted.Turn, hold bool)
 	}
 	who, _, _ := strings.Cut(asked, ":")
 	var script turns
-	text, err := files.ReadFile("demo/turns.json")
-	if err == nil {
-		err = json.Unmarshal(text, &script)
-	}
-	if err != nil {
+	var ralph []ralphTurn
+	if err := errors.Join(decode("demo/turns.json", &script), decode("demo/ralph.json", &ralph)); err != nil {
 		return scripted.Fail(err), false
 	}
 	turns := script[who]
+	if i := slices.IndexFunc(ralph, func(e ralphTurn) bool { return strings.Contains(asked, e.Has) }); turns == nil && i >= 0 {
+		turns = ralph[i].Turns
+	}
 	if said >= len(turns) {
-		return scripted.Fail(errors.New("the model demo has turns for the recipe of `superstep demo` only; name another with --model")), false
+		return scripted.Fail(errors.New("the model demo has turns for `superstep demo` only; name another with --model")), false
 	}
 	for word := range strings.SplitAfterSeq(turns[said].Say, " ") {
-		turn = turn.And(scripted.Say(word))
+		out = out.And(scripted.Say(word))
 	}
 	_, rest, _ := strings.Cut(asked, "postmortem.md for ")
 	audience, _, _ := strings.Cut(rest, " ") // as the person answered
 	for _, c := range turns[said].Calls {
-		turn = turn.And(scripted.Call(c.Name, strings.ReplaceAll(string(c.Args), "AUDIENCE", audience)))
+		out = out.And(scripted.Call(c.Name, strings.ReplaceAll(string(c.Args), "AUDIENCE", audience)))
 	}
-	turn.Delay = m.spend(800 * time.Millisecond)
-	return turn, turns[said].Hold
+	out.Delay = m.spend(800 * time.Millisecond)
+	return out, turns[said].Hold
+}
+
+func decode(file string, into any) error {
+	text, err := files.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
 }

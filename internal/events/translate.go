@@ -409,6 +409,10 @@ func (v *Stream) told(rec *runlog.Record, t *transcript.Task) []*Event {
 		return interrupted(cut.Of(rec), t)
 	case d.Name == "interrupted" && !live && rec.Path == "":
 		out = one("run.interrupted", reason{of.Cause})
+	case d.Name == "tasks" && !live && t != nil:
+		for ; t.Todos == nil && t.Parent != nil; t = t.Parent {
+		}
+		return one("tasks.updated", tasks{t.Todos})
 	case d.Name == "context":
 		out = one("context", of.window)
 	case d.Name == "task.started" && live && t != nil:

@@ -25,7 +25,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"-2", []string{"internal/clean", "internal/cover", "internal/detach", "internal/docs", "internal/effort", "internal/encodable", "internal/faults", "internal/floors", "internal/inside", "internal/inwords", "internal/localfs", "internal/manual", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/signals", "internal/suggest", "internal/words", "internal/wordvec"}},
-	{"-1", []string{"internal/docindex", "internal/elicit", "internal/frontmatter", "internal/strict", "internal/toolnames"}},
+	{"-1", []string{"internal/docindex", "internal/elicit", "internal/frontmatter", "internal/gitwork", "internal/layers", "internal/plan", "internal/strict", "internal/toolnames"}},
 	{"0", []string{
 		"runlog", "runlog/stores", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "internal/archive", "runlog/runlogtest",
 		"model", "internal/providers", "model/openai", "model/anthropic", "model/gemini", "internal/offline", "model/cassette", "internal/prices", "model/scripted", "model/internal/wire",
@@ -35,7 +35,7 @@ var floors = []struct {
 	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "internal/pregel", "internal/pregel/pregeltest", "internal/transcript", "internal/transcript/recorded", "internal/events", "internal/events/eventstest", "internal/live", "internal/rundir", "vertex"}},
 	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "internal/definition", "agent/team", "agent/acp", "internal/acptest"}},
 	{"3", []string{"workflow", "internal/question", "internal/recipe", "internal/compile"}},
-	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/research"}},
+	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/ralph", "internal/builtin/research"}},
 	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
 	{"6", []string{"host"}},
 	{"7", []string{"cli", "console", "internal/acpserve", "internal/arguments", "internal/demo", "internal/tui"}}, // and other faces
@@ -45,12 +45,13 @@ var floors = []struct {
 
 // siblings lists the packages that import others of their own floor.
 var siblings = map[string][]string{
+	"internal/plan":       {"internal/frontmatter"},
 	"cli":                 {"console", "internal/acpserve", "internal/arguments", "internal/demo", "internal/tui"},
 	"internal/acpserve":   {"internal/arguments", "internal/tui"},
 	"internal/demo":       {"internal/tui"},
 	"internal/tui":        {"internal/arguments"},
 	"graph/node":          {"agent"},
-	"internal/external":   {"model"},
+	"internal/external":   {"model", "tool"},
 	"internal/providers":  {"model", "model/anthropic", "model/cassette", "model/gemini", "internal/offline", "model/openai", "internal/prices"},
 	"runlog/stores":       {"runlog/file", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/sqlite", "runlog/storekit"},
 	"internal/carry":      {"runlog"},
@@ -127,7 +128,7 @@ var bans = []ban{
 		why:  "the machine is pure; what waits, and what runs beside it, belongs into a driver",
 	},
 	{
-		in:     []string{"agent", "agent/team", "graph", "graph/node", "workflow", "internal/builtin/agent", "internal/builtin/research", "internal/recipe", "internal/compile", "internal/distil", "internal/catalog", "."},
+		in:     []string{"agent", "agent/team", "graph", "graph/node", "workflow", "internal/builtin/agent", "internal/builtin/ralph", "internal/builtin/research", "internal/recipe", "internal/compile", "internal/distil", "internal/catalog", "."},
 		what:   []string{module + "/model.Collect"},
 		except: map[string]string{"agent/turn.go: " + module + "/model.Collect": "the one place"},
 		why:    "every turn of a model is in the log and in the budget of its run; ask for it with agent.Ask",

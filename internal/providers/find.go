@@ -32,9 +32,9 @@ const (
 
 // A Choice is the model to use when a workflow leaves that open.
 type Choice struct {
-	Name  string // as [Providers.Open] takes it
-	Layer string // where the choice comes from: flag, environment, project, user, key, server or default
-	Why   string // such as "OPENAI_API_KEY is set"
+	Name  string `json:"model"` // as [Providers.Open] takes it
+	Layer string `json:"layer"` // where the choice comes from: flag, environment, project, user, key, server or default
+	Why   string `json:"why"`   // such as "OPENAI_API_KEY is set"
 }
 
 // probeTime is how long servers on this machine have to answer.
@@ -126,27 +126,26 @@ func firstChat(e *endpoint, names []string) string {
 
 // Found is a provider with what is known about it.
 type Found struct {
-	Name       string
-	Configured bool   // it can be asked; of a server on this machine, it runs
-	By         string // what makes it so, such as "OPENAI_API_KEY"
-	Missing    string // what it lacks otherwise, such as "set OPENAI_API_KEY"
-	BaseURL    string // without what may be secret
-	Local      bool   // a server that usually runs on this machine
-	Own        bool   // of the user's configuration
-	Standard   string // the model that is used when none is named, as provider/model; "" for none
-	Models     []Known
+	Name       string  `json:"name"`
+	Configured bool    `json:"configured"`        // it can be asked; of a server on this machine, it runs
+	By         string  `json:"by,omitempty"`      // what makes it so, such as "OPENAI_API_KEY"
+	Missing    string  `json:"missing,omitempty"` // what it lacks otherwise, such as "set OPENAI_API_KEY"
+	BaseURL    string  `json:"url,omitempty"`     // without what may be secret
+	Local      bool    `json:"local,omitempty"`   // a server that usually runs on this machine
+	Own        bool    `json:"-"`                 // of the user's configuration
+	Standard   string  `json:"default,omitempty"` // the model that is used when none is named, as provider/model; "" for none
+	Models     []Known `json:"models,omitempty"`
 }
 
 // Known is a model of a provider: one that a server says it has, or that the table of prices
 // knows.
 type Known struct {
-	Name     string // "provider/model"
-	Price    model.Price
-	Priced   bool
-	Window   int // 0 is not known
-	Output   int // 0 is not known
-	Released string
-	Note     string // of the table
+	Name     string       `json:"name"`             // "provider/model"
+	Price    *model.Price `json:"price,omitempty"`  // nil is not known
+	Window   int          `json:"window,omitempty"` // 0 is not known
+	Output   int          `json:"output,omitempty"` // 0 is not known
+	Released string       `json:"released,omitempty"`
+	Note     string       `json:"note,omitempty"` // of the table
 }
 
 // List returns all providers, those that need a key first. It opens connections to this machine
@@ -219,11 +218,16 @@ func (p *Providers) Known(name string) Known {
 	name, _ = effort.Split(name)
 	e, rest := p.find(name)
 	if e == nil {
-		k.Priced = name == offline.Name
+		if name == offline.Name {
+			k.Price = &model.Price{}
+		}
 		return k
 	}
 	if m, ok := p.known(e, rest); ok {
-		k.Price, k.Priced, k.Window, k.Output, k.Released, k.Note = m.Price, m.Priced, m.Window, m.Output, m.Released, m.Note
+		k.Window, k.Output, k.Released, k.Note = m.Window, m.Output, m.Released, m.Note
+		if m.Priced {
+			k.Price = &m.Price
+		}
 	}
 	return k
 }

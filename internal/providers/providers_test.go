@@ -503,7 +503,7 @@ func TestList(t *testing.T) {
 	if c := p.Choose(t.Context()); c.Name != "groq/llama-3.3-70b-versatile" {
 		t.Errorf("%+v", c)
 	}
-	if f := found["ollama"]; !f.Configured || len(f.Models) != 1 || f.Models[0].Name != "ollama/qwen3:8b" || !f.Models[0].Priced {
+	if f := found["ollama"]; !f.Configured || len(f.Models) != 1 || f.Models[0].Name != "ollama/qwen3:8b" || f.Models[0].Price == nil {
 		t.Errorf("%+v", f)
 	}
 	for name, want := range map[string]string{
@@ -513,7 +513,7 @@ func TestList(t *testing.T) {
 			t.Errorf("%+v, want %q", f, want)
 		}
 	}
-	if f := found["groq"]; !f.Configured || f.By != "GROQ_API_KEY" || len(f.Models) < 10 || !f.Models[0].Priced || f.Models[0].Window == 0 || f.Standard == "" {
+	if f := found["groq"]; !f.Configured || f.By != "GROQ_API_KEY" || len(f.Models) < 10 || f.Models[0].Price == nil || f.Models[0].Window == 0 || f.Standard == "" {
 		t.Errorf("%+v", f)
 	}
 	if f := found["lab"]; !f.Configured || !f.Own || f.By != "providers.yaml" || f.BaseURL != "https://lab.example/v1" {

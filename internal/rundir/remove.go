@@ -17,9 +17,11 @@ import (
 )
 
 const (
-	runName = "run.json"
-	marker  = "rundir"
-	format  = 1 // raised when the files are written in another way
+	runName      = "run.json"
+	tasksName    = "tasks.json"
+	progressName = "progress.md"
+	marker       = "rundir"
+	format       = 1 // raised when the files are written in another way
 )
 
 // A stamp is the beginning of run.json: the run, and the record up to which it was written.
@@ -169,5 +171,5 @@ func writes(dir, name string) bool {
 	case "logs":
 		return name == "run.log" || name == "run.jsonl"
 	}
-	return name == runName
+	return name == runName || name == tasksName || name == progressName
 }

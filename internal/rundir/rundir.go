@@ -3,6 +3,8 @@
 //	run.json           what it is, what went in and came out, its supersteps and tasks
 //	agents/NAME.json   one per agent: what it was asked, what it did and said
 //	reports/NAME.md    the texts of its output
+//	tasks.json         the task list of a run that has one, with the states of its tasks
+//	progress.md        the same for people
 //	logs/run.log       what happened, a line for each thing
 //	logs/run.jsonl     its log, which archive.Import reads, if that is asked for
 //
@@ -12,6 +14,7 @@ package rundir
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,6 +117,7 @@ func (f *Folder) Update(ctx context.Context) error {
 		d.json(filepath.Join("agents", names.next(label(a))+".json"), describeAgent(a, now))
 	}
 	d.reports(f.run.Output)
+	d.plan(&f.run)
 	d.file(filepath.Join("logs", "run.log"), f.log.Bytes())
 	if o.Log && d.err == nil {
 		d.err = d.export(ctx, f.store, f.id, o)
@@ -216,6 +220,34 @@ func (d *directory) export(ctx context.Context, store runlog.Store, id string, o
 		return err
 	}
 	return os.Rename(tmp.Name(), filepath.Join(d.root, "logs", "run.jsonl"))
+}
+
+// plan writes the task list of a run: what its tasks have, beside the lists of the agents within them.
+func (d *directory) plan(r *transcript.Run) {
+	var b strings.Builder
+	list := []transcript.Todo{}
+	for _, t := range r.Tasks {
+		if t.Parent == nil {
+			list = append(list, t.Todos...)
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	done := 0
+	for _, t := range list {
+		if t.Status == "completed" {
+			done++
+		}
+		mark := map[string]string{"completed": "x", "in_progress": "~", "error": "!"}[t.Status]
+		fmt.Fprintf(&b, "- [%s] %s %s", cmp.Or(mark, " "), t.ID, t.Content)
+		if len(t.BlockedBy) > 0 {
+			b.WriteString(" (after " + strings.Join(t.BlockedBy, ", ") + ")")
+		}
+		b.WriteByte('\n')
+	}
+	d.json(tasksName, list)
+	d.file(progressName, fmt.Appendf(nil, "# %s: %d of %d tasks done\n\n%s", cmp.Or(transcript.Line(string(r.Status)), "running"), done, len(list), b.String()))
 }
 
 // FileName creates a safe file name of a label: what is not a letter or digit of ASCII, or one

@@ -1,8 +1,10 @@
 package transcript
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -391,9 +393,53 @@ func (t *Task) plan(u *Tool) {
 	if u.Name != "todo" || json.Unmarshal(u.Input, &list) != nil {
 		return
 	}
-	for i := range list.Todos {
-		d := &list.Todos[i]
+	tidy(list.Todos)
+	t.Todos = list.Todos
+}
+
+func tidy(list []Todo) {
+	for i := range list {
+		d := &list[i]
 		d.ID, d.Content, d.Status, d.BlockedBy = Line(d.ID), Line(d.Content), Line(d.Status), lines(d.BlockedBy)
 	}
-	t.Todos = list.Todos
+}
+
+// listed reads the event "tasks": the plan of a task, which takes the place of that of other tasks of its node, or changes of items of the plan that the task
+// or one around it has. An item that is not in the plan yet is added.
+func (r *Run) listed(rec *runlog.Record, data json.RawMessage) {
+	var list struct {
+		Whole bool
+		Todos []Todo
+	}
+	if json.Unmarshal(data, &list) != nil {
+		return
+	}
+	tidy(list.Todos)
+	t := r.work(rec.Path, -1, rec.Time)
+	if list.Whole {
+		for _, other := range r.Tasks {
+			if other != t && other.Node == t.Node && other.Todos != nil {
+				other.Todos = nil
+				r.touch(other)
+			}
+		}
+		t.Todos = list.Todos
+		return
+	}
+	for t.Todos == nil && t.Parent != nil {
+		t = t.Parent
+	}
+	for _, d := range list.Todos {
+		i := slices.IndexFunc(t.Todos, func(o Todo) bool { return o.ID == d.ID })
+		if i < 0 {
+			t.Todos = append(t.Todos, d)
+			continue
+		}
+		o := &t.Todos[i]
+		o.Status, o.Content = d.Status, cmp.Or(d.Content, o.Content)
+		if d.BlockedBy != nil {
+			o.BlockedBy = d.BlockedBy
+		}
+	}
+	r.touch(t)
 }

@@ -75,6 +75,8 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		if c, t := cut.Of(rec), r.paths[rec.Path]; c != nil && t != nil && c.Kind == "model" {
 			r.settleTurn(t, c, rec.Time, true)
 		}
+	case d.Name == "tasks" && rec.Seq != 0:
+		r.listed(rec, d.Data)
 	case d.Name == "error_input" && rec.Seq != 0:
 		var in struct{ Steps []string }
 		if json.Unmarshal(d.Data, &in) == nil {

@@ -131,31 +131,24 @@ func (p *agentPane) beside(task *transcript.Task) []*transcript.Task {
 	if s == nil {
 		return nil
 	}
-	var out []*transcript.Task
-	for _, own := range slices.SortedFunc(slices.Values(s.Own()), r.Compare) {
-		out = p.flat(out, own)
-	}
-	return out
+	return p.flat(s.Own())
 }
 
-// flat appends a task, or those that it only holds.
-func (p *agentPane) flat(out []*transcript.Task, t *transcript.Task) []*transcript.Task {
-	if !holds(t) {
-		return append(out, t)
-	}
-	for _, in := range slices.SortedFunc(slices.Values(t.Children), p.view.f.run.Compare) {
-		out = p.flat(out, in)
+// flat returns tasks as declared, and instead of one that only holds others these.
+func (p *agentPane) flat(tasks []*transcript.Task) (out []*transcript.Task) {
+	for _, t := range ordered(&p.view.f.run, tasks) {
+		if holds(t) {
+			out = append(out, p.flat(t.Children)...)
+		} else {
+			out = append(out, t)
+		}
 	}
 	return out
 }
 
 // helpers returns those who work for a task, as declared.
 func (p *agentPane) helpers(task *transcript.Task) []*transcript.Task {
-	var out []*transcript.Task
-	for _, in := range slices.SortedFunc(slices.Values(task.Children), p.view.f.run.Compare) {
-		out = p.flat(out, in)
-	}
-	return slices.DeleteFunc(out, func(t *transcript.Task) bool { // calls that hold nobody are told by their lines
+	return slices.DeleteFunc(p.flat(task.Children), func(t *transcript.Task) bool { // calls that hold nobody are told by their lines
 		return len(t.Agents) == 0 && len(t.Parts) == 0 && t.State != transcript.Waiting && !t.Queued
 	})
 }
@@ -332,13 +325,12 @@ func (p *agentPane) team(task *transcript.Task, w, h int) []string {
 	}
 	out := []string{t.pal.Dim(fill(fmt.Sprintf(" ── %s, %d done", inwords.Plural(len(all), "agent"), ended), w))}
 	from, to := p.cur.window(len(all), h-1, p.cur.at, p.cur.at)
-	wide := 0
-	for _, x := range all[from:to] {
-		wide = max(wide, ansi.StringWidth(helper(x)))
-	}
-	wide = min(wide, max(8, w/3))
+	var rows []row
 	for i := from; i < to; i++ {
-		out = append(out, t.mark(p.below && i == p.cur.at)+t.paint().row(row{Task: all[i], label: helper(all[i])}, wide, w-2, now))
+		rows = append(rows, row{Task: all[i], label: helper(all[i])})
+	}
+	for i, x := range rows {
+		out = append(out, t.mark(p.below && from+i == p.cur.at)+t.paint().row(x, labelWidth(rows, w), w-2, now))
 	}
 	return out
 }

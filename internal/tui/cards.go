@@ -319,22 +319,7 @@ func (t *Terminal) answered(c *cardView, err error) {
 	}
 	t.inbox = slices.DeleteFunc(t.inbox, func(w host.InboxItem) bool { return w.Run == id && w.Path == c.q.Asked.Path && w.Key == c.q.Asked.Key })
 	if f := t.runs[id]; f != nil && f.ended { // nobody else tells of the answer
-		t.resume(f)
-	}
-}
-
-// replaced shows the runs that are followed anew, as soon as all of their records are read.
-func (t *Terminal) replaced() {
-	if t.run != nil {
-		if fresh := t.runs[t.run.id]; fresh != nil && fresh != t.run && fresh.loaded {
-			t.run = fresh
-			t.view.follow(fresh)
-		}
-	}
-	if g := t.guest; g != nil {
-		if fresh := t.runs[g.f.id]; fresh != nil && fresh.loaded {
-			g.f = fresh
-		}
+		f.resume()
 	}
 }
 
@@ -351,7 +336,7 @@ func (t *Terminal) goOn() tea.Cmd {
 			continue
 		}
 		r := &f.run
-		if len(t.openCards(f)) > 0 {
+		if len(f.asking()) > 0 { // also while an answer is on its way
 			continue
 		}
 		delete(t.owed, id)
@@ -375,7 +360,7 @@ func (t *Terminal) goOn() tea.Cmd {
 				}
 				t.notice = ""
 				if f := t.runs[id]; f != nil {
-					t.resume(f)
+					f.resume()
 				}
 			}}
 		})

@@ -336,7 +336,7 @@ func TestCardQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.until("the answer of another", func() bool { d.lines(100, 30); return d.card != nil && d.card.q.Key == "second" || d.run.ended })
-	d.with(func() { d.resume(d.run) })
+	d.with(func() { d.run.resume() })
 	d.asks("The second?")
 	if d.focus != onComposer {
 		t.Error("what was typed for the first question goes to the second")

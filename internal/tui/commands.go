@@ -200,11 +200,7 @@ func (t *Terminal) resumeCommand(args string) tea.Cmd {
 func (t *Terminal) openRun(ref string) tea.Cmd {
 	t.say("opening …")
 	return func() tea.Msg {
-		e, err := t.reader(t.ctx)
-		var info runlog.Info
-		if err == nil {
-			info, err = e.Find(t.ctx, ref)
-		}
+		info, err := t.find(ref)
 		if err == nil && info.Status == runlog.Interrupted {
 			_, err = t.backend.Start(t.ctx, &Start{Run: info.ID})
 		}
@@ -339,74 +335,58 @@ func (t *Terminal) modelCommand(args string) tea.Cmd {
 		t.say("the next chat or run uses the model that is configured")
 		return nil
 	}
-	t.say("looking for models …")
-	return func() tea.Msg {
-		out, err := t.backend.Command(t.ctx, "models", "list", "-o", "json")
-		var list struct {
-			Use       struct{ Model, Why string }
-			Providers []struct {
-				Configured bool
-				Missing    string
-				Name       string
-				Models     []struct{ Name string }
-			}
-		}
-		if err == nil {
-			err = json.Unmarshal([]byte(out), &list)
-		}
-		return doneMsg{func() {
-			if t.notice = ""; err != nil {
-				t.fail(err)
-				return
-			}
-			var offers []offer
-			var names, lacks []string
-			chosen, strain := effort.Split(t.model)
-			configured, _ := effort.Split(list.Use.Model)
-			for _, p := range list.Providers {
-				for _, m := range p.Models {
-					if !p.Configured {
-						lacks = append(lacks, m.Name)
-						continue
-					}
-					about := ""
-					if m.Name == configured {
-						about = "configured: " + list.Use.Why
-					}
-					if m.Name == chosen {
-						if about = strings.TrimSpace("chosen " + about); strain != "" {
-							about = "effort " + strain + ", " + about
-						}
-					}
-					names = append(names, m.Name)
-					offers = append(offers, offer{text: transcript.Line(m.Name), name: m.Name, about: transcript.Line(about)})
-				}
-			}
-			if args == "" {
-				t.push(newChoosePane(t, "model of the next chat or run", offers, func(o offer) tea.Cmd { choose(o.name); return nil }))
-				return
-			}
-			provider, _, whole := strings.Cut(args, "/")
-			for _, n := range names {
-				if strings.EqualFold(n, args) || strings.HasSuffix(strings.ToLower(n), "/"+strings.ToLower(args)) {
-					choose(n)
-					return
-				}
-			}
-			for _, p := range list.Providers {
-				switch {
-				case !strings.EqualFold(p.Name, provider) || !whole:
-				case p.Configured:
-					choose(args) // a name that is not in the list is the user's business
-					return
-				default:
-					t.fail(fmt.Errorf("%s is not set up: %s", p.Name, p.Missing))
-					return
-				}
-			}
-			t.fail(fmt.Errorf("there is no model %q%s", args, suggest.Hint(args, append(names, lacks...))))
-		}}
+	if t.catalog == nil || t.catalog.Models == nil {
+		t.fail(errors.New("the models are not known yet; /model again in a moment"))
+		return nil
 	}
+	var offers []offer
+	var names, lacks []string
+	chosen, strain := effort.Split(t.model)
+	use := &t.catalog.Models.Use
+	configured, _ := effort.Split(use.Name)
+	for _, p := range t.catalog.Models.Providers {
+		for _, m := range p.Models {
+			if !p.Configured {
+				lacks = append(lacks, m.Name)
+				continue
+			}
+			about := ""
+			if m.Name == configured {
+				about = "configured: " + use.Why
+			}
+			if m.Name == chosen {
+				if about = strings.TrimSpace("chosen " + about); strain != "" {
+					about = "effort " + strain + ", " + about
+				}
+			}
+			names = append(names, m.Name)
+			offers = append(offers, offer{text: transcript.Line(m.Name), name: m.Name, about: transcript.Line(about)})
+		}
+	}
+	if args == "" {
+		t.push(newChoosePane(t, "model of the next chat or run", offers, func(o offer) tea.Cmd { choose(o.name); return nil }))
+		return nil
+	}
+	for _, n := range names {
+		if strings.EqualFold(n, args) || strings.HasSuffix(strings.ToLower(n), "/"+strings.ToLower(args)) {
+			choose(n)
+			return nil
+		}
+	}
+	provider, _, whole := strings.Cut(args, "/")
+	for _, p := range t.catalog.Models.Providers {
+		switch {
+		case !strings.EqualFold(p.Name, provider) || !whole:
+		case p.Configured:
+			choose(args) // a name that is not in the list is the user's business
+			return nil
+		default:
+			t.fail(fmt.Errorf("%s is not set up: %s", p.Name, p.Missing))
+			return nil
+		}
+	}
+	t.fail(fmt.Errorf("there is no model %q%s", args, suggest.Hint(args, append(names, lacks...))))
+	return nil
 }
 
 // budgetCommand changes the budget of the shown run: an amount of US dollars, or limits such as tokens=200000.

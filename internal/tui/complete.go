@@ -255,12 +255,23 @@ func (p *popup) exact() bool {
 	return strings.EqualFold(p.offers[p.sel].text, p.word)
 }
 
-// lines draws the list of completions in at most h lines.
-func (p *popup) lines(pal Palette, w, h int) []string {
-	h = min(h, offeredAtOnce, len(p.offers))
-	if h < 1 {
-		return nil
+// moves selects another offer if the key does that.
+func (p *popup) moves(k tea.KeyPressMsg) bool {
+	n := len(p.offers)
+	switch k.String() {
+	case "up":
+		p.sel = (p.sel + n - 1) % n
+	case "down":
+		p.sel = (p.sel + 1) % n
+	default:
+		return false
 	}
+	return true
+}
+
+// lines draws the offers, of which there is one at least, in at most h lines, of which there is one at least.
+func (p *popup) lines(pal Palette, w, h int) []string {
+	h = min(h, len(p.offers))
 	first := max(0, min(p.sel-h/2, len(p.offers)-h))
 	wide := 0
 	for _, o := range p.offers[first : first+h] {
@@ -270,8 +281,7 @@ func (p *popup) lines(pal Palette, w, h int) []string {
 	out := make([]string, 0, h)
 	for i := first; i < first+h; i++ {
 		o := p.offers[i]
-		mark, name := "   ", cut(o.text, wide)
-		name += strings.Repeat(" ", max(0, wide-ansi.StringWidth(name)))
+		mark, name := "   ", padded(cut(o.text, wide), wide)
 		about := cmp.Or(strings.TrimSpace(o.kind+"  "+o.about), o.kind)
 		if i == p.sel {
 			mark, name = " ▸ ", pal.Bold(name)

@@ -306,7 +306,7 @@ func (c *composer) draw(w, h int) []string {
 		}
 		out = append(out, pal.Yellow(cut(" history: "+c.search.query+"▏"+found, w)))
 	case len(c.popup.offers) > 0:
-		out = append(out, c.popup.lines(pal, w, max(1, h))...)
+		out = append(out, c.popup.lines(pal, w, max(1, min(h, offeredAtOnce)))...)
 	default:
 		if hint := c.t.argumentHint(c.area.Value()); hint != "" {
 			out = append(out, pal.Dim(cut(" "+hint, w)))
@@ -377,14 +377,9 @@ func (c *composer) key(k tea.KeyPressMsg) tea.Cmd {
 		return c.searchKey(k)
 	}
 	p := &c.popup
-	if n := len(p.offers); n > 0 {
+	if len(p.offers) > 0 {
 		switch {
-		case k.String() == "up", k.String() == "down":
-			by := 1
-			if k.String() == "up" {
-				by = n - 1
-			}
-			p.sel = (p.sel + by) % n
+		case p.moves(k):
 			return nil
 		case keys.is(k, "back"):
 			p.closed, p.offers = p.word, nil
@@ -478,13 +473,7 @@ func (c *composer) searchKey(k tea.KeyPressMsg) tea.Cmd {
 		return c.changed()
 	case keys.is(k, "search"):
 		older = s.at
-	case k.String() == "backspace":
-		if r := []rune(s.query); len(r) > 0 {
-			s.query = string(r[:len(r)-1])
-		}
-	case k.Text != "":
-		s.query += k.Text
-	default:
+	case !typeInto(&s.query, k):
 		return nil
 	}
 	at := c.history.find(s.query, older)

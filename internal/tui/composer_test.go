@@ -558,13 +558,22 @@ func TestAgentMessage(t *testing.T) {
 	}
 }
 
+// modelList is what a host lists, from JSON.
+func modelList(t testing.TB, use, why, providers string) *host.ModelList {
+	t.Helper()
+	var out host.ModelList
+	if err := json.Unmarshal([]byte(providers), &out.Providers); err != nil {
+		t.Fatal(err)
+	}
+	out.Use.Name, out.Use.Why = use, why
+	return &out
+}
+
 func TestModelCommand(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.prints = func([]string) (string, error) {
-		return `{"use":{"model":"a/one","why":"a key"},"providers":[{"name":"a","configured":true,"models":[{"name":"a/one"},{"name":"a/two"}]},
-			{"name":"b","missing":"set B_KEY","models":[{"name":"b/x"}]}]}`, nil
-	}
+	d.term.catalog.Models = modelList(t, "a/one", "a key", `[{"name":"a","configured":true,"models":[{"name":"a/one"},{"name":"a/two"}]},
+		{"name":"b","missing":"set B_KEY","models":[{"name":"b/x"}]}]`)
 	d.press("/model TWO", "enter")
 	d.shows("uses a/two")
 	d.press("/model b/x", "enter")
@@ -582,9 +591,7 @@ func TestModelCommand(t *testing.T) {
 func TestEffortCommand(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.prints = func([]string) (string, error) {
-		return `{"use":{"model":"a/one","why":"a key"},"providers":[{"name":"a","configured":true,"models":[{"name":"a/one"}]}]}`, nil
-	}
+	d.term.catalog.Models = modelList(t, "a/one", "a key", `[{"name":"a","configured":true,"models":[{"name":"a/one"}]}]`)
 	for _, none := range []string{"", "offline", "acp:x"} {
 		d.term.model, d.term.catalog.Model = "", none
 		d.press("/effort high", "enter")

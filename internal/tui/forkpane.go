@@ -28,9 +28,8 @@ type forkPane struct {
 	seen    *superstep.Fork // a preview
 	edited  []changeLine
 	cost    string // what the run has cost since then
-	scroll  int
-	height  int
 	working bool
+	scroller
 }
 
 // previewFork asks what a fork would be, and shows it. Then runs with the lock held if there is such a fork.
@@ -108,8 +107,7 @@ func (p *forkPane) draw(w, h int) []string {
 			lines = append(lines, " "+part)
 		}
 	}
-	p.scroll, p.height = max(0, min(p.scroll, len(lines)-h)), h
-	return lines[p.scroll:min(len(lines), p.scroll+h)]
+	return p.view(lines, h)
 }
 
 // listed names some paths.
@@ -132,7 +130,7 @@ func (p *forkPane) key(k tea.KeyPressMsg) tea.Cmd {
 	case name == "n":
 		return p.make(false)
 	default:
-		p.scroll = scrolledBy(p.scroll, p.height, k)
+		p.scroller.key(k)
 	}
 	return nil
 }

@@ -110,11 +110,9 @@ func (p *formPane) draw(w, h int) []string {
 		if i == p.sel {
 			mark, cursor, at = " ▸ ", "▏", len(out)
 		}
-		name := cut(transcript.Line(f.Name), wide)
-		if name += strings.Repeat(" ", max(0, wide-ansi.StringWidth(name))); f.Required {
-			name += " *"
-		} else {
-			name += "  "
+		name := padded(cut(transcript.Line(f.Name), wide), wide) + "  "
+		if f.Required {
+			name = strings.TrimSuffix(name, " ") + "*"
 		}
 		value := tailOf(transcript.Line(p.typed[i]), max(4, w-wide-10)) + cursor
 		if p.typed[i] == "" && len(f.Default) > 0 {
@@ -174,17 +172,13 @@ func (p *formPane) key(k tea.KeyPressMsg) tea.Cmd {
 		}
 	case "left", "right":
 		p.choose(k.String() == "left")
-	case "backspace":
-		if r := []rune(p.text()); len(r) > 0 {
-			p.typed[p.sel] = string(r[:len(r)-1])
-		}
 	case "ctrl+u":
 		if p.sel < len(p.fields) {
 			p.typed[p.sel] = ""
 		}
 	default:
-		if k.Text != "" && p.sel < len(p.fields) {
-			p.typed[p.sel] += k.Text
+		if p.sel < len(p.fields) {
+			typeInto(&p.typed[p.sel], k)
 		}
 	}
 	return nil
@@ -196,29 +190,17 @@ func (p *formPane) paste(s string) {
 	}
 }
 
-func (p *formPane) text() string {
-	if p.sel < len(p.fields) {
-		return p.typed[p.sel]
-	}
-	return ""
-}
-
 // choose takes the next or the previous possible value.
 func (p *formPane) choose(back bool) {
 	all := p.choices()
 	if len(all) == 0 {
 		return
 	}
-	i := slices.Index(all, p.typed[p.sel])
-	switch {
-	case back && i <= 0:
-		i = len(all) - 1
-	case back:
-		i--
-	default:
-		i = (i + 1) % len(all)
+	i := slices.Index(all, p.typed[p.sel]) + 1
+	if back {
+		i = max(i, 1) + len(all) - 2
 	}
-	p.typed[p.sel] = all[i]
+	p.typed[p.sel] = all[i%len(all)]
 }
 
 // value reads a field: nil if it is left to its default.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/superstep-dev/superstep/internal/layers"
 )
 
 // A graphBox is what is placed: a node of a graph, or a task of it, as a text on one line.
@@ -39,222 +41,83 @@ const (
 	armLeft
 )
 
-// mostPlaces bounds the boxes, and the places at which edges pass columns.
-const mostPlaces = 4000
+// mostBoxes bounds the boxes of a picture that can be looked at.
+const mostBoxes = 4000
 
-// layGraph places boxes in columns from left to right, and draws the edges between them: edges that lead back are left out, each box is in the column after
-// all that lead to it, columns are ordered by the barycentres of their neighbours, and boxes are moved as near to these as the order lets them
-// (Sugiyama, Tagawa and Toda 1981; pool adjacent violators). It is nil if the graph is too large to be looked at.
+// layGraph places boxes in columns from left to right, and draws the edges between them, without those that lead back, loops and doubles. It is nil if the
+// graph is too large to be looked at.
 func layGraph(boxes []graphBox, arcs []graphArc) *picture {
-	if len(boxes) == 0 || len(boxes) > mostPlaces {
+	if len(boxes) == 0 || len(boxes) > mostBoxes {
 		return nil
 	}
-	l := &graphLayout{n: len(boxes), arcs: forward(len(boxes), arcs)}
-	if !l.place() {
-		return nil
-	}
-	return l.picture(boxes)
-}
-
-type graphLayout struct {
-	n     int
-	arcs  []graphArc
-	col   []int
-	row   []int
-	hops  [][2]int // between neighbouring columns
-	heavy []bool   // by hop
-	cols  [][]int
-}
-
-// forward returns the edges without those that lead back, loops and doubles.
-func forward(n int, arcs []graphArc) []graphArc {
-	out := make([][]int, n)
-	for i, a := range arcs {
-		out[a.from] = append(out[a.from], i)
-	}
-	const open, closed = 1, 2
-	state, keep := make([]uint8, n), make([]bool, len(arcs))
-	var visit func(at int)
-	visit = func(at int) {
-		state[at] = open
-		for _, i := range out[at] {
-			to := arcs[i].to
-			if state[to] == open {
-				continue
-			}
-			keep[i] = true
-			if state[to] == 0 {
-				visit(to)
-			}
-		}
-		state[at] = closed
-	}
-	for i := range n {
-		if state[i] == 0 {
-			visit(i)
-		}
-	}
-	var kept []graphArc
-	seen := map[[2]int]int{}
-	for i, a := range arcs {
+	heavy := map[[2]int]bool{}
+	var ends [][2]int
+	for _, a := range forward(len(boxes), arcs) {
 		key := [2]int{a.from, a.to}
-		if at, twice := seen[key]; twice {
-			kept[at].heavy = kept[at].heavy || a.heavy
-			continue
+		if _, twice := heavy[key]; !twice {
+			ends = append(ends, key)
 		}
-		if keep[i] {
-			seen[key] = len(kept)
-			kept = append(kept, a)
-		}
+		heavy[key] = heavy[key] || a.heavy
 	}
-	return kept
-}
-
-// place finds a column and a row for each box and for each place at which an edge passes a column.
-func (l *graphLayout) place() bool {
-	l.col = make([]int, l.n)
-	in, out := make([]int, l.n), make([][]int, l.n)
-	for _, a := range l.arcs {
-		in[a.to]++
-		out[a.from] = append(out[a.from], a.to)
+	one := layers.Box{Before: 0.5, After: 0.5} // a row
+	l := &graphLayout{Layout: layers.New(slices.Repeat([]layers.Box{one}, len(boxes)), ends, layers.Gaps{Edge: one})}
+	if slices.Contains(l.Far, true) {
+		return nil
 	}
-	var queue []int
-	for i := range l.n {
-		if in[i] == 0 {
-			queue = append(queue, i)
+	for i, chain := range l.Chains {
+		for n := 1; n < len(chain); n++ {
+			l.hops, l.heavy = append(l.hops, [2]int{chain[n-1], chain[n]}), append(l.heavy, heavy[ends[i]])
 		}
 	}
-	for len(queue) > 0 {
-		at := queue[0]
-		queue = queue[1:]
-		for _, to := range out[at] {
-			l.col[to] = max(l.col[to], l.col[at]+1)
-			if in[to]--; in[to] == 0 {
-				queue = append(queue, to)
+	l.row = make([]int, len(l.X))
+	for _, col := range l.Layers {
+		for i, v := range col {
+			if l.row[v] = int(math.Round(l.X[v])); i > 0 {
+				l.row[v] = max(l.row[v], l.row[col[i-1]]+1)
 			}
 		}
-	}
-	for _, a := range l.arcs {
-		at := a.from
-		for c := l.col[a.from] + 1; c < l.col[a.to]; c++ {
-			if len(l.col) >= mostPlaces {
-				return false
-			}
-			l.hops, l.heavy = append(l.hops, [2]int{at, len(l.col)}), append(l.heavy, a.heavy)
-			at = len(l.col)
-			l.col = append(l.col, c)
-		}
-		l.hops, l.heavy = append(l.hops, [2]int{at, a.to}), append(l.heavy, a.heavy)
-	}
-	l.cols = make([][]int, slices.Max(l.col)+1)
-	for i, c := range l.col {
-		l.cols[c] = append(l.cols[c], i)
-	}
-	l.order()
-	return true
-}
-
-// neighbours returns what each place is connected to in the column before it, or behind it.
-func (l *graphLayout) neighbours(before bool) [][]int {
-	out := make([][]int, len(l.col))
-	for _, h := range l.hops {
-		if before {
-			out[h[1]] = append(out[h[1]], h[0])
-		} else {
-			out[h[0]] = append(out[h[0]], h[1])
-		}
-	}
-	return out
-}
-
-func (l *graphLayout) order() {
-	before, behind := l.neighbours(true), l.neighbours(false)
-	l.row = make([]int, len(l.col))
-	number := func(col []int) {
-		for y, v := range col {
-			l.row[v] = y
-		}
-	}
-	for _, col := range l.cols {
-		number(col)
-	}
-	wish := make([]float64, len(l.col))
-	barycentre := func(col []int, near [][]int) {
-		for _, v := range col {
-			wish[v] = float64(l.row[v])
-			if len(near[v]) > 0 {
-				sum := 0
-				for _, u := range near[v] {
-					sum += l.row[u]
-				}
-				wish[v] = float64(sum) / float64(len(near[v]))
-			}
-		}
-	}
-	sweep := func(round int, each func(col []int, near [][]int)) {
-		for i := range l.cols {
-			if round%2 == 0 {
-				each(l.cols[i], before)
-			} else {
-				each(l.cols[len(l.cols)-1-i], behind)
-			}
-		}
-	}
-	for round := range 4 {
-		sweep(round, func(col []int, near [][]int) {
-			barycentre(col, near)
-			slices.SortStableFunc(col, func(a, b int) int { return cmp.Compare(wish[a], wish[b]) })
-			number(col)
-		})
-	}
-	for round := range 6 {
-		sweep(round, func(col []int, near [][]int) {
-			barycentre(col, near)
-			l.settle(col, wish)
-		})
 	}
 	least := slices.Min(l.row)
 	for i := range l.row {
 		l.row[i] -= least
 	}
+	return l.picture(boxes)
 }
 
-// settle gives the places of a column rows that are as near as their order permits to the wishes.
-func (l *graphLayout) settle(col []int, wish []float64) {
-	type pool struct {
-		sum   float64
-		count int
+// A graphLayout is where boxes, and edges that pass columns, are: its layers are columns.
+type graphLayout struct {
+	*layers.Layout
+	row   []int
+	hops  [][2]int // between neighbouring columns
+	heavy []bool   // by hop
+}
+
+// forward returns the edges without those that lead back, and loops.
+func forward(n int, arcs []graphArc) []graphArc {
+	ends := make([][2]int, len(arcs))
+	for i, a := range arcs {
+		ends[i] = [2]int{a.from, a.to}
 	}
-	var pools []pool
-	for i, v := range col {
-		pools = append(pools, pool{wish[v] - float64(i), 1})
-		for n := len(pools); n > 1 && pools[n-2].sum*float64(pools[n-1].count) > pools[n-1].sum*float64(pools[n-2].count); n = len(pools) {
-			pools[n-2].sum += pools[n-1].sum
-			pools[n-2].count += pools[n-1].count
-			pools = pools[:n-1]
+	var out []graphArc
+	for i, back := range layers.Backward(n, ends) {
+		if a := arcs[i]; !back && a.from != a.to {
+			out = append(out, a)
 		}
 	}
-	i := 0
-	for _, p := range pools {
-		at := int(math.Round(p.sum / float64(p.count)))
-		for range p.count {
-			l.row[col[i]] = at + i
-			i++
-		}
-	}
+	return out
 }
 
 // picture draws the edges.
 func (l *graphLayout) picture(boxes []graphBox) *picture {
 	p := &picture{boxes: boxes, h: slices.Max(l.row) + 1}
-	wide := make([]int, len(l.cols)) // of the boxes of a column
+	wide := make([]int, len(l.Layers)) // of the boxes of a column
 	for i := range boxes {
-		wide[l.col[i]] = max(wide[l.col[i]], boxes[i].wide)
+		wide[l.Rank[i]] = max(wide[l.Rank[i]], boxes[i].wide)
 	}
 	group, channel, channels := l.channels()
-	left := make([]int, len(l.cols)) // where a column begins
+	left := make([]int, len(l.Layers)) // where a column begins
 	x := 0
-	for c := range l.cols {
+	for c := range l.Layers {
 		left[c] = x
 		x += wide[c] + 3 + 2*max(1, channels[c])
 	}
@@ -262,7 +125,7 @@ func (l *graphLayout) picture(boxes []graphBox) *picture {
 	p.lines = make([]lineCell, (p.w+1)*p.h)
 	for i := range boxes {
 		b := &boxes[i]
-		b.col, b.row = l.col[i], l.row[i]
+		b.col, b.row = l.Rank[i], l.row[i]
 		b.x, b.y = left[b.col], b.row
 	}
 	for pass := range 2 { // the heavy ones last
@@ -277,16 +140,16 @@ func (l *graphLayout) picture(boxes []graphBox) *picture {
 			bit := uint64(1) << (group[i] % 64)
 			from, to := h[0], h[1]
 			a, b := l.row[from], l.row[to]
-			begin, end := left[l.col[from]], left[l.col[to]]+wide[l.col[to]] // of an edge that passes both columns
-			if from < l.n {
+			begin, end := left[l.Rank[from]], left[l.Rank[to]]+wide[l.Rank[to]] // of an edge that passes both columns
+			if from < l.N {
 				begin += boxes[from].wide + 1
 				p.cell(begin, a).arm(armLeft, weight)
 			}
-			if to < l.n {
-				end = left[l.col[to]] - 2
+			if to < l.N {
+				end = left[l.Rank[to]] - 2
 				p.cell(end, b).arm(armRight, weight)
 			}
-			turn := left[l.col[from]] + wide[l.col[from]] + 2 + 2*channel[i]
+			turn := left[l.Rank[from]] + wide[l.Rank[from]] + 2 + 2*channel[i]
 			if a == b {
 				p.across(begin, end, a, weight, bit)
 				continue
@@ -301,8 +164,8 @@ func (l *graphLayout) picture(boxes []graphBox) *picture {
 
 // channels assigns each hop a group, and each group that changes rows a channel between its columns, so that vertical lines of two groups never touch.
 func (l *graphLayout) channels() (group, channel, count []int) {
-	group, channel, count = make([]int, len(l.hops)), make([]int, len(l.hops)), make([]int, len(l.cols))
-	outs := make([]int, len(l.col))
+	group, channel, count = make([]int, len(l.hops)), make([]int, len(l.hops)), make([]int, len(l.Layers))
+	outs := make([]int, len(l.Rank))
 	for _, h := range l.hops {
 		outs[h[0]]++
 	}
@@ -319,13 +182,13 @@ func (l *graphLayout) channels() (group, channel, count []int) {
 		if !known {
 			id = len(spans)
 			byKey[key] = id
-			spans, where = append(spans, span{math.MaxInt, math.MinInt, id}), append(where, l.col[h[0]])
+			spans, where = append(spans, span{math.MaxInt, math.MinInt, id}), append(where, l.Rank[h[0]])
 		}
 		group[i] = id
 		spans[id].top = min(spans[id].top, l.row[h[0]], l.row[h[1]])
 		spans[id].bottom = max(spans[id].bottom, l.row[h[0]], l.row[h[1]])
 	}
-	taken := make([][][]span, len(l.cols)) // by column and channel
+	taken := make([][][]span, len(l.Layers)) // by column and channel
 	at := make([]int, len(spans))
 	sorted := slices.Clone(spans)
 	slices.SortFunc(sorted, func(a, b span) int { return cmp.Or(cmp.Compare(a.top, b.top), cmp.Compare(a.id, b.id)) })

@@ -89,7 +89,7 @@ func (p *graphPane) build() {
 		legs[l.Node], critical[l.Node] = l.Task, true
 	}
 	byNode := map[string][]*transcript.Task{}
-	for _, t := range slices.SortedFunc(slices.Values(r.Tasks), r.Compare) {
+	for _, t := range ordered(r, r.Tasks) {
 		if t.Parent == nil {
 			byNode[t.Node] = append(byNode[t.Node], t)
 		}
@@ -128,7 +128,7 @@ func (p *graphPane) parts(all []*transcript.Task) []*transcript.Task {
 	last := all[len(all)-1].Step
 	out := slices.DeleteFunc(slices.Clone(all), func(t *transcript.Task) bool { return t.Step != last })
 	for len(out) == 1 && len(out[0].Agents) == 0 && len(out[0].Children) > 0 {
-		out = slices.SortedFunc(slices.Values(out[0].Children), p.f.run.Compare)
+		out = ordered(&p.f.run, out[0].Children)
 	}
 	return out
 }

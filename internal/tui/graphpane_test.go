@@ -65,8 +65,8 @@ func TestGraphLayout(t *testing.T) {
 			"plan ━┿━ api ━━┿━ brief\n" +
 			"      └─ docs ─┘\n"},
 		{[]string{"a>b", "b>c", "a>c"}, "" + // an edge passes a column
-			"a ─┬─ b ─┐\n" +
-			"   └─────┴─ c\n"},
+			"   ┌─ b ─┐\n" +
+			"a ─┴─────┴─ c\n"},
 		{[]string{"lead>next", "next>lead"}, "lead ─── next\n"}, // what leads back is not drawn
 	} {
 		if got := drawnGraph(c.edges...); got != c.want {

@@ -80,11 +80,7 @@ func (t *Terminal) visit(run string, page func() tea.Cmd) tea.Cmd {
 	}
 	t.say("looking for run " + run + " …")
 	return func() tea.Msg {
-		e, err := t.reader(t.ctx)
-		var info runlog.Info
-		if err == nil {
-			info, err = e.Find(t.ctx, run)
-		}
+		info, err := t.find(run)
 		return doneMsg{func() {
 			if err != nil {
 				t.fail(err)
@@ -94,6 +90,15 @@ func (t *Terminal) visit(run string, page func() tea.Cmd) tea.Cmd {
 			t.then = append(t.then, page())
 		}}
 	}
+}
+
+// find returns a run by its reference. It takes a while.
+func (t *Terminal) find(ref string) (info runlog.Info, err error) {
+	e, err := t.reader(t.ctx)
+	if err == nil {
+		info, err = e.Find(t.ctx, ref)
+	}
+	return info, err
 }
 
 func newHistoryPane(t *Terminal, f *following) *historyPane {
@@ -424,7 +429,7 @@ func (p *historyPane) columns(w, h int) []string {
 				line = ansi.Truncate(lines[y], room, "…")
 			}
 			if i < len(parts)-1 {
-				line += strings.Repeat(" ", max(0, room-ansi.StringWidth(line))) + p.t.pal.Dim(" │ ")
+				line = padded(line, room) + p.t.pal.Dim(" │ ")
 			}
 			out[y] += line
 		}

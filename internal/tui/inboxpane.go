@@ -19,14 +19,13 @@ import (
 
 // An inboxPane lists what waits for the user in all runs of the store, the oldest first.
 type inboxPane struct {
-	t   *Terminal
-	cur cursor
-	sel string // the identity of the selected question, since the list changes under the cursor
+	t    *Terminal
+	list list[host.InboxItem]
 }
 
 func newInboxPane(t *Terminal) *inboxPane {
 	t.stale = true // to be read again at once
-	return &inboxPane{t: t}
+	return &inboxPane{t: t, list: list[host.InboxItem]{t: t}}
 }
 
 func (p *inboxPane) title() string { return "INBOX" }
@@ -57,17 +56,17 @@ func itemAsks(w *host.InboxItem) string {
 	return who + what + transcript.Line(w.Text)
 }
 
-// line draws a row of the inbox in two lines.
-func (t *Terminal) waitingLines(q *host.InboxItem, selected bool, w int) []string {
+// waitingLines draws a row of the inbox in two lines.
+func (t *Terminal) waitingLines(q *host.InboxItem, w int) []string {
 	wait := "waits " + inwords.Brief(max(0, t.opt.Now().Sub(q.Asked)))
 	name := transcript.Line(q.Workflow)
 	if title := transcript.Line(q.Title); title != "" {
 		name += "  " + t.pal.Dim(title)
 	}
-	left := t.mark(selected) + t.pal.Yellow("?") + " " + q.Run + "  "
+	left := t.pal.Yellow("?") + " " + q.Run + "  "
 	return []string{
 		apart(left+cut(name, max(8, w-ansi.StringWidth(left)-ansi.StringWidth(wait)-3)), wait, w),
-		"    " + t.pal.Yellow(cut(itemAsks(q), max(8, w-6))),
+		"   " + t.pal.Yellow(cut(itemAsks(q), max(8, w-5))),
 	}
 }
 
@@ -78,61 +77,47 @@ func apart(left, right string, w int) string {
 }
 
 func (p *inboxPane) draw(w, h int) []string {
-	list := p.t.inbox
-	if len(list) == 0 {
+	inbox := p.t.inbox
+	if p.settle(); len(inbox) == 0 {
 		return []string{"", p.t.pal.Dim(cut(" Nothing waits for you, in any run.", w))}
 	}
-	p.settle()
 	runs := map[string]bool{}
-	for i := range list {
-		runs[list[i].Run] = true
+	for i := range inbox {
+		runs[inbox[i].Run] = true
 	}
-	head := []string{p.t.pal.Bold(cut(fmt.Sprintf(" %s in %s, the oldest first", inwords.Plural(len(list), "question"), inwords.Plural(len(runs), "run")), w)), ""}
+	head := []string{p.t.pal.Bold(cut(fmt.Sprintf(" %s in %s, the oldest first", inwords.Plural(len(inbox), "question"), inwords.Plural(len(runs), "run")), w)), ""}
 	if h < 8 {
 		head = nil
 	}
-	h -= len(head)
-	const each = 2
-	from, to := p.cur.window(each*len(list), h, each*p.cur.at, each*p.cur.at+each-1)
-	var out []string
-	for i := from / each; each*i < to; i++ {
-		out = append(out, p.t.waitingLines(&list[i], i == p.cur.at, w)...)
-	}
-	skip := from % each
-	return append(head, out[skip:min(len(out), skip+to-from)]...)
+	return append(head, p.list.lines(w, h-len(head))...)
 }
 
-// settle finds the selected question in the list.
+// settle lists what waits now.
 func (p *inboxPane) settle() {
-	if i := slices.IndexFunc(p.t.inbox, func(q host.InboxItem) bool { return itemKey(&q) == p.sel }); i >= 0 {
-		p.cur.at = i
+	var rows []listRow[host.InboxItem]
+	for _, q := range p.t.inbox {
+		rows = append(rows, listRow[host.InboxItem]{itemKey(&q), q, 2, func(w int) []string { return p.t.waitingLines(&q, w) }})
 	}
-	p.cur.at = max(0, min(p.cur.at, len(p.t.inbox)-1))
-	if len(p.t.inbox) > 0 {
-		p.sel = itemKey(&p.t.inbox[p.cur.at])
-	}
+	p.list.set(rows)
 }
 
 func (p *inboxPane) key(k tea.KeyPressMsg) tea.Cmd {
 	t := p.t
 	p.settle()
+	row := p.list.chosen()
 	switch {
-	case p.cur.moves(t, k, len(t.inbox)):
-		if len(t.inbox) > 0 {
-			p.sel = itemKey(&t.inbox[p.cur.at])
-		}
+	case p.list.moves(k):
 	case t.keys.is(k, "quit"):
 		t.pop()
 	case t.keys.is(k, "help"):
 		t.push(newHelpPane(t))
 	case t.keys.is(k, "runs"):
 		return t.showRuns()
-	case len(t.inbox) == 0:
+	case row == nil:
 	case t.keys.is(k, "open"):
-		w := t.inbox[p.cur.at]
-		return t.answerHere(&w)
+		return t.answerHere(&row.item)
 	case t.keys.is(k, "openRun"):
-		t.open(t.inbox[p.cur.at].Run)
+		t.open(row.item.Run)
 	}
 	return nil
 }

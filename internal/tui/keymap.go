@@ -174,9 +174,8 @@ func (m *keymap) which(k tea.KeyPressMsg, actions ...string) string {
 
 // helpPane lists the keys.
 type helpPane struct {
-	t      *Terminal
-	scroll int
-	height int
+	t *Terminal
+	scroller
 }
 
 func newHelpPane(t *Terminal) *helpPane { return &helpPane{t: t} }
@@ -198,8 +197,7 @@ func (p *helpPane) draw(w, h int) []string {
 	for _, c := range commands() {
 		out = append(out, cut(fmt.Sprintf("   %-24s %s", "/"+c.name+" "+c.args, c.about), w))
 	}
-	p.scroll, p.height = max(0, min(p.scroll, len(out)-h)), h
-	return out[p.scroll:min(len(out), p.scroll+h)]
+	return p.view(out, h)
 }
 
 func (p *helpPane) key(k tea.KeyPressMsg) tea.Cmd {
@@ -211,6 +209,6 @@ func (p *helpPane) key(k tea.KeyPressMsg) tea.Cmd {
 	if k.Text != "" && !strings.Contains(" jk", k.Text) {
 		return t.types(k)
 	}
-	p.scroll = scrolledBy(p.scroll, p.height, k)
+	p.scroller.key(k)
 	return nil
 }

@@ -2,8 +2,11 @@ package tui
 
 import (
 	"time"
+	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/superstep-dev/superstep/internal/transcript"
 )
 
 // A ticker is a pane that reads something from time to time while it is on top.
@@ -60,6 +63,159 @@ func (c *cursor) window(n, h, first, last int) (from, to int) {
 func scrolled(at, from, to, room, all int) int {
 	at = min(max(at, to-room), from)
 	return max(0, min(at, all-room))
+}
+
+// A list is rows below each other, one of which is selected. Rows may come and go while it is shown: the selected one is known by its id.
+type list[T any] struct {
+	t    *Terminal
+	rows []listRow[T]
+	cur  cursor // counts the rows that can be selected
+	sel  string // the id of the selected row
+}
+
+// A listRow is a row of a list. One without an id is a heading or a remark, which cannot be selected.
+type listRow[T any] struct {
+	id   string
+	item T
+	high int                  // how many lines it has
+	draw func(w int) []string // without the mark before them
+}
+
+// fixed returns a row whose lines are drawn already.
+func fixed[T any](id string, item T, lines ...string) listRow[T] {
+	return listRow[T]{id, item, len(lines), func(int) []string { return lines }}
+}
+
+// set shows other rows, and finds the selected one among them.
+func (l *list[T]) set(rows []listRow[T]) {
+	l.rows = rows
+	l.cur.at = max(0, min(l.cur.at, l.count()-1))
+	n := 0
+	for i := range rows {
+		if rows[i].id == "" {
+			continue
+		}
+		if rows[i].id == l.sel {
+			l.cur.at = n
+		}
+		n++
+	}
+}
+
+// count returns how many rows can be selected.
+func (l *list[T]) count() (n int) {
+	for i := range l.rows {
+		if l.rows[i].id != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// chosen returns the selected row, nil if there is none.
+func (l *list[T]) chosen() *listRow[T] {
+	n := 0
+	for i := range l.rows {
+		if l.rows[i].id == "" {
+			continue
+		}
+		if n == l.cur.at {
+			return &l.rows[i]
+		}
+		n++
+	}
+	return nil
+}
+
+// keep remembers which row is selected.
+func (l *list[T]) keep() {
+	if row := l.chosen(); row != nil {
+		l.sel = row.id
+	}
+}
+
+// moves selects another row if the key does that.
+func (l *list[T]) moves(k tea.KeyPressMsg) bool {
+	if !l.cur.moves(l.t, k, l.count()) {
+		return false
+	}
+	l.keep()
+	return true
+}
+
+// lines draws the rows that are seen in h lines.
+func (l *list[T]) lines(w, h int) []string {
+	l.keep()
+	all, first, last, chosen := 0, 0, 0, l.chosen()
+	for i := range l.rows {
+		if &l.rows[i] == chosen {
+			first, last = all, all+l.rows[i].high-1
+		}
+		all += l.rows[i].high
+	}
+	if l.cur.at == 0 {
+		first = 0 // with what is above it
+	}
+	from, to := l.cur.window(all, h, first, last)
+	var out []string
+	at := 0
+	for i := range l.rows {
+		row := &l.rows[i]
+		if at += row.high; at <= from || at-row.high >= to {
+			continue
+		}
+		mark := l.t.mark(row == chosen)
+		for n, line := range row.draw(w - 1) {
+			if here := at - row.high + n; here >= from && here < to {
+				out = append(out, mark+line)
+			}
+			mark = " "
+		}
+	}
+	return out
+}
+
+// typeInto changes a text of one line by a key, and reports whether the key was for that.
+func typeInto(s *string, k tea.KeyPressMsg) bool {
+	switch {
+	case k.String() == "backspace":
+		_, last := utf8.DecodeLastRuneInString(*s)
+		*s = (*s)[:len(*s)-last]
+	case k.Text != "" && k.String() != "enter":
+		*s += transcript.Clean(k.Text)
+	default:
+		return false
+	}
+	return true
+}
+
+// A scroller is which part of a text is seen.
+type scroller struct{ at, height int }
+
+// view returns the lines that are seen in h of them.
+func (s *scroller) view(lines []string, h int) []string {
+	s.at, s.height = max(0, min(s.at, len(lines)-h)), h
+	return lines[s.at:min(len(lines), s.at+h)]
+}
+
+// key scrolls.
+func (s *scroller) key(k tea.KeyPressMsg) {
+	page := max(1, s.height-2)
+	switch k.String() {
+	case "up", "k":
+		s.at--
+	case "down", "j":
+		s.at++
+	case "pgup":
+		s.at -= page
+	case "pgdown", "space":
+		s.at += page
+	case "home":
+		s.at = 0
+	case "end":
+		s.at = 1 << 30
+	}
+	s.at = max(0, s.at)
 }
 
 // mark is the first cell of a row: it tells which one is selected.

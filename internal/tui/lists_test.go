@@ -103,7 +103,7 @@ func (h *harbour) Command(ctx context.Context, args ...string) (string, error) {
 
 // newHarbour has the workflows ship, which asks; fast; bad, which fails; and slow, which runs until it is released.
 func newHarbour(t testing.TB) *harbour {
-	h := &harbour{t: t, release: make(chan struct{}), folder: Catalog{Folder: "/proj", Model: "openai/gpt-5", Why: "OPENAI_API_KEY is set", RunFiles: "/data/runs"}}
+	h := &harbour{t: t, release: make(chan struct{}), folder: Catalog{Folder: "/proj", Model: "openai/gpt-5", Models: modelList(t, "openai/gpt-5", "OPENAI_API_KEY is set", "[]"), RunFiles: "/data/runs"}}
 	h.folder.Workflows = []host.Item{{Item: catalog.Item{Name: "ship", Description: "Ships a release"}}, {Item: catalog.Item{Name: "fast", Description: "Is quick"}}}
 	var all []*workflow.Workflow
 	for name, run := range map[string]func(context.Context) (string, error){
@@ -416,7 +416,8 @@ func TestRunsPane(t *testing.T) {
 func TestRunsPaneOfThousands(t *testing.T) {
 	t.Parallel()
 	h := newHarbour(t)
-	p := &runsPane{t: h.Terminal, hay: map[string]string{}, loaded: true, read: h.now()}
+	p := newRunsPane(h.Terminal)
+	p.loaded, p.read = true, h.now()
 	for i := range 10_000 {
 		p.all = append(p.all, runlog.Info{ID: fmt.Sprintf("%08x", i), Workflow: "research", Title: fmt.Sprint("Question ", i), Status: runlog.Completed, Created: h.now()})
 	}

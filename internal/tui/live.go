@@ -258,7 +258,7 @@ func (v *live) paint() painter { return painter{v.pal, v.frame} }
 // names are the nodes of a step, each once.
 func names(r *transcript.Run, s *transcript.Step) string {
 	var out []string
-	for _, t := range slices.SortedFunc(slices.Values(s.Own()), r.Compare) {
+	for _, t := range ordered(r, s.Own()) {
 		n := t.Node
 		if t.Key == "" {
 			n = t.Path
@@ -272,10 +272,7 @@ func names(r *transcript.Run, s *transcript.Step) string {
 
 // header is the divider of a step under way.
 func (v *live) header(s *transcript.Step, width int) string {
-	own, planned := s.Own(), 0
-	for _, n := range s.Planned {
-		planned += n
-	}
+	own, planned := s.Own(), planned(s)
 	done, all, what, waiting := 0, max(len(own), planned), "done", 0
 	for _, t := range own {
 		if t.Ended() {
@@ -375,18 +372,13 @@ func (v *live) stepDone(rec *runlog.Record, r *transcript.Run) {
 	if s == nil || rec.Path != "" {
 		return
 	}
-	mark, rows := "✓", rowsOf(r, s)
-	for _, t := range s.Tasks {
-		if t.State != transcript.Done && t.State != transcript.Skipped {
-			mark = "!"
-		}
-	}
+	rows := rowsOf(r, s)
 	width, _ := v.size()
 	took := s.Time.Elapsed(rec.Time)
 	if tasks := s.Own(); len(tasks) == 1 && len(r.Questions) == 0 && !v.resumed { // the step may have waited for another one
 		took = tasks[0].Time.Elapsed(rec.Time)
 	}
-	v.put(v.pal.Dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(r, s), mark, inwords.Brief(took)), width)))
+	v.put(v.pal.Dim(rule(fmt.Sprintf("── Step: %s %s (%s)", names(r, s), endMark(s), inwords.Brief(took)), width)))
 	if len(rows) < 2 && len(rows[0].Bad) == 0 {
 		return
 	}

@@ -30,11 +30,11 @@ type painter struct {
 // rowsOf returns the rows of a step as declared.
 func rowsOf(r *transcript.Run, s *transcript.Step) []row {
 	var out []row
-	own := slices.SortedFunc(slices.Values(s.Own()), r.Compare)
+	own := ordered(r, s.Own())
 	var add func(t *transcript.Task, above string, led bool)
 	add = func(t *transcript.Task, above string, led bool) {
 		label := strings.TrimPrefix(t.Label(), above)
-		below := slices.SortedFunc(slices.Values(t.Children), r.Compare)
+		below := ordered(r, t.Children)
 		if holds := len(t.Agents) == 0 && len(below) > 0; holds {
 			if above == "" && len(own) == 1 {
 				above = t.Label() + "/"
@@ -73,7 +73,7 @@ func teamOf(r *transcript.Run, call *transcript.Task) []row {
 			out = append(out, row{t, helper(t), len(out)})
 			return
 		}
-		for _, in := range slices.SortedFunc(slices.Values(t.Children), r.Compare) {
+		for _, in := range ordered(r, t.Children) {
 			add(in)
 		}
 	}
@@ -116,11 +116,7 @@ func pick(rows []row, most int) []row {
 // table returns rows as lines below each other. Parts that do not fit are omitted, the least important first.
 func (p painter) table(rows []row, more, width int, now time.Time) []string {
 	var out []string
-	wide := 0
-	for _, t := range rows {
-		wide = max(wide, ansi.StringWidth(t.label))
-	}
-	wide = min(wide, max(8, width/3))
+	wide := labelWidth(rows, width)
 	for _, t := range rows {
 		out = append(out, p.row(t, wide, width-1, now))
 	}
@@ -128,6 +124,28 @@ func (p painter) table(rows []row, more, width int, now time.Time) []string {
 		out = append(out, p.pal.Dim(fmt.Sprintf("   +%d more", more)))
 	}
 	return out
+}
+
+// labelWidth is how many cells the labels of rows take.
+func labelWidth(rows []row, width int) int {
+	wide := 0
+	for _, t := range rows {
+		wide = max(wide, ansi.StringWidth(t.label))
+	}
+	return min(wide, max(8, width/3))
+}
+
+// ordered returns tasks as declared.
+func ordered(r *transcript.Run, tasks []*transcript.Task) []*transcript.Task {
+	return slices.SortedFunc(slices.Values(tasks), r.Compare)
+}
+
+// endMark is the sign of a step that is done.
+func endMark(s *transcript.Step) string {
+	if slices.ContainsFunc(s.Tasks, func(t *transcript.Task) bool { return t.State != transcript.Done && t.State != transcript.Skipped }) {
+		return "!"
+	}
+	return "✓"
 }
 
 // row is a line of at most width cells: label, agent, title, facts, and what it does.

@@ -217,7 +217,7 @@ func (v *runPane) unlinked(t *transcript.Task) []row {
 		}
 	}
 	var out []row
-	for _, c := range slices.SortedFunc(slices.Values(t.Children), v.f.run.Compare) {
+	for _, c := range ordered(&v.f.run, t.Children) {
 		if calls[c] || c.State == transcript.Done || c.State == transcript.Failed || c.State == transcript.Skipped {
 			continue
 		}
@@ -318,11 +318,7 @@ func (v *runPane) tree(all []row, crit map[*transcript.Task]bool, w int, done bo
 		shown[len(shown)-1] = all[i]
 		slices.SortFunc(shown, func(a, b row) int { return cmp.Compare(a.place, b.place) })
 	}
-	p, wide := v.t.paint(), 0
-	for _, x := range shown {
-		wide = max(wide, ansi.StringWidth(x.label))
-	}
-	wide = min(wide, max(8, w/3))
+	p, wide := v.t.paint(), labelWidth(shown, w)
 	var out []string
 	for i, x := range shown {
 		branch := "├─"
@@ -414,13 +410,7 @@ func (v *runPane) divider(s *transcript.Step, rows []row, path string, w int) []
 		if c, ok := v.cache[key]; ok && c.width == w {
 			return c.lines
 		}
-		mark := "✓"
-		for _, t := range s.Tasks {
-			if t.State != transcript.Done && t.State != transcript.Skipped {
-				mark = "!"
-			}
-		}
-		lines := []string{v.t.pal.Dim(fill(fmt.Sprintf(" ── Step: %s %s (%s)", names(r, s), mark, inwords.Brief(s.Time.Elapsed(now))), w))}
+		lines := []string{v.t.pal.Dim(fill(fmt.Sprintf(" ── Step: %s %s (%s)", names(r, s), endMark(s), inwords.Brief(s.Time.Elapsed(now))), w))}
 		v.cache[key] = drawnBlock{width: w, lines: lines}
 		return lines
 	}

@@ -23,8 +23,7 @@ import (
 // A runsPane lists the runs of the store, the newest first, those that need the user on top.
 type runsPane struct {
 	t       *Terminal
-	cur     cursor
-	sel     string // the run under the cursor, since the list changes
+	list    list[*runlog.Info]
 	all     []runlog.Info
 	err     error
 	loaded  bool
@@ -37,17 +36,10 @@ type runsPane struct {
 	filter string
 	typing bool
 
-	lines   []runLine // what is drawn: runs, and the headings above them
 	hay     map[string]string
-	stamp   string // of what lines were made of
+	stamp   string // of what the list was made of
 	marks   []string
 	confirm twice
-}
-
-// A runLine is a line of the list: a heading, or a run.
-type runLine struct {
-	heading string
-	info    *runlog.Info
 }
 
 // runFacts are what the summary of a run tells in a list.
@@ -65,8 +57,12 @@ const (
 	refreshRuns = 2 * time.Second
 )
 
+func newRunsPane(t *Terminal) *runsPane {
+	return &runsPane{t: t, list: list[*runlog.Info]{t: t}, most: firstRuns, hay: map[string]string{}}
+}
+
 func (t *Terminal) showRuns() tea.Cmd {
-	p := &runsPane{t: t, most: firstRuns, hay: map[string]string{}}
+	p := newRunsPane(t)
 	t.push(p)
 	return p.load()
 }
@@ -124,10 +120,8 @@ func (p *runsPane) load() tea.Cmd {
 			p.all = all
 			if p.last { // where the cursor wants to be
 				p.arrange()
-				p.last, p.cur.at = false, p.count()-1
-				if i := p.chosen(); i != nil {
-					p.sel = i.ID
-				}
+				p.last, p.list.cur.at = false, p.list.count()-1
+				p.list.keep()
 			}
 		}}
 	}
@@ -199,7 +193,7 @@ func (t *Terminal) runWord(i *runlog.Info) (sign, word string) {
 	return pal.Yellow("■"), pal.Yellow(word)
 }
 
-// arrange makes the lines of the list, if something that they are made of has changed.
+// arrange makes the rows of the list, if something that they are made of has changed.
 func (p *runsPane) arrange() {
 	t := p.t
 	stamp := fmt.Sprint(p.read.UnixNano(), t.looked.UnixNano(), len(t.inbox), p.filter, t.opt.Now().YearDay())
@@ -210,7 +204,7 @@ func (p *runsPane) arrange() {
 	if len(p.hay) > 2*len(p.all)+100 { // most are of how runs were before
 		clear(p.hay)
 	}
-	var groups [3][]runLine
+	var groups [3][]listRow[*runlog.Info]
 	words := strings.Fields(strings.ToLower(p.filter))
 	for n := range p.all {
 		i := &p.all[n]
@@ -224,21 +218,27 @@ func (p *runsPane) arrange() {
 		case i.Status == runlog.Running && !t.yourTurn(i):
 			g = 1
 		}
-		groups[g] = append(groups[g], runLine{info: i})
+		groups[g] = append(groups[g], listRow[*runlog.Info]{i.ID, i, 1, func(w int) []string { return []string{p.marked(i.ID) + t.runRow(i, w-1)} }})
 	}
-	p.lines = p.lines[:0]
+	var rows []listRow[*runlog.Info]
 	for g, name := range []string{"Needs you", "Running", "All others, the newest first"} {
 		if n := len(groups[g]); n > 0 {
 			if len(groups[0])+len(groups[1]) > 0 {
-				p.lines = append(p.lines, runLine{heading: fmt.Sprintf("%s (%d%s)", name, n, map[bool]string{true: "+"}[p.more && g == 2])})
+				heading := fmt.Sprintf("%s (%d%s)", name, n, map[bool]string{true: "+"}[p.more && g == 2])
+				rows = append(rows, listRow[*runlog.Info]{high: 1, draw: func(w int) []string { return []string{t.pal.Bold(cut(heading, w))} }})
 			}
-			p.lines = append(p.lines, groups[g]...)
+			rows = append(rows, groups[g]...)
 		}
 	}
-	p.cur.at = max(0, min(p.cur.at, p.count()-1))
-	if at := slices.IndexFunc(p.runs(), func(i *runlog.Info) bool { return i.ID == p.sel }); at >= 0 {
-		p.cur.at = at
+	p.list.set(rows)
+}
+
+// marked is the cell before a run that tells whether it is marked.
+func (p *runsPane) marked(id string) string {
+	if slices.Contains(p.marks, id) {
+		return "*"
 	}
+	return " "
 }
 
 // has reports whether all words are found in the columns of a run.
@@ -280,42 +280,6 @@ func (p *runsPane) has(i *runlog.Info, words []string) bool {
 	return true
 }
 
-// runs returns the runs of the list without its headings.
-func (p *runsPane) runs() []*runlog.Info {
-	out := make([]*runlog.Info, 0, len(p.lines))
-	for _, l := range p.lines {
-		if l.info != nil {
-			out = append(out, l.info)
-		}
-	}
-	return out
-}
-
-// count returns how many runs the list has.
-func (p *runsPane) count() (n int) {
-	for _, l := range p.lines {
-		if l.info != nil {
-			n++
-		}
-	}
-	return n
-}
-
-// chosen returns the run under the cursor, nil if there is none.
-func (p *runsPane) chosen() *runlog.Info {
-	n := 0
-	for _, l := range p.lines {
-		if l.info == nil {
-			continue
-		}
-		if n == p.cur.at {
-			return l.info
-		}
-		n++
-	}
-	return nil
-}
-
 func (p *runsPane) draw(w, h int) []string {
 	t := p.t
 	p.arrange()
@@ -325,7 +289,7 @@ func (p *runsPane) draw(w, h int) []string {
 		if p.typing {
 			line += "▏"
 		}
-		out = append(out, apart(t.pal.Bold(line), fmt.Sprintf("%d of %d%s", p.count(), len(p.all), map[bool]string{true: "+"}[p.more]), w))
+		out = append(out, apart(t.pal.Bold(line), fmt.Sprintf("%d of %d%s", p.list.count(), len(p.all), map[bool]string{true: "+"}[p.more]), w))
 	}
 	switch {
 	case p.err != nil:
@@ -334,40 +298,10 @@ func (p *runsPane) draw(w, h int) []string {
 		return append(out, t.pal.Dim(" reading the runs …"))
 	case len(p.all) == 0:
 		return append(out, "", t.pal.Dim(cut(" No run yet. Type a message, or /workflow, to start one.", w)))
-	case len(p.lines) == 0:
+	case len(p.list.rows) == 0:
 		return append(out, "", t.pal.Dim(cut(" No run has all of these words. Esc shows all.", w)))
 	}
-	h -= len(out)
-	at, n := 0, 0
-	for i, l := range p.lines {
-		if l.info == nil {
-			continue
-		}
-		if n == p.cur.at {
-			at, p.sel = i, l.info.ID
-		}
-		n++
-	}
-	first := at
-	if at == 1 {
-		first = 0 // its heading, too
-	}
-	from, to := p.cur.window(len(p.lines), h, first, at)
-	for i := from; i < to; i++ {
-		l := p.lines[i]
-		if l.info == nil {
-			out = append(out, t.pal.Bold(cut(" "+l.heading, w)))
-			continue
-		}
-		mark := t.mark(i == at)
-		if slices.Contains(p.marks, l.info.ID) {
-			mark += "*"
-		} else {
-			mark += " "
-		}
-		out = append(out, mark+t.runRow(l.info, w-2))
-	}
-	return out
+	return append(out, p.list.lines(w, h-len(out))...)
 }
 
 // runRow draws a run as a line of w cells.
@@ -426,13 +360,10 @@ func (p *runsPane) key(k tea.KeyPressMsg) tea.Cmd {
 	if p.typing {
 		return p.typed(k)
 	}
-	i := p.chosen()
+	row := p.list.chosen()
 	switch {
-	case p.cur.moves(t, k, p.count()):
-		if i = p.chosen(); i != nil {
-			p.sel = i.ID
-		}
-		if p.more && !p.reading && p.cur.at > p.count()-50 {
+	case p.list.moves(k):
+		if p.more && !p.reading && p.list.cur.at > p.list.count()-50 {
 			if p.most *= 4; k.String() == "end" {
 				p.most, p.last = 0, true
 			}
@@ -450,34 +381,24 @@ func (p *runsPane) key(k tea.KeyPressMsg) tea.Cmd {
 		t.push(newHelpPane(t))
 	case t.keys.is(k, "inbox"):
 		t.push(newInboxPane(t))
-	case i == nil:
+	case row == nil:
 	case t.keys.is(k, "open"):
-		t.open(i.ID)
+		t.open(row.id)
 	default:
-		return p.act(k, i)
+		return p.act(k, row.item)
 	}
 	return nil
 }
 
 // typed changes the filter.
 func (p *runsPane) typed(k tea.KeyPressMsg) tea.Cmd {
-	switch {
-	case k.String() == "enter":
+	switch name := k.String(); {
+	case name == "enter":
 		p.typing = false
-	case k.String() == "up", k.String() == "down", k.String() == "pgup", k.String() == "pgdown":
-		p.cur.moves(p.t, k, p.count())
-		if i := p.chosen(); i != nil {
-			p.sel = i.ID
-		}
-	case k.String() == "backspace":
-		if r := []rune(p.filter); len(r) > 0 {
-			p.filter = string(r[:len(r)-1])
-		}
-	case k.Text != "":
-		p.filter, p.cur.at, p.sel = p.filter+transcript.Line(k.Text), 0, ""
-		if k.Text == " " {
-			p.filter += " "
-		}
+	case name == "up", name == "down", name == "pgup", name == "pgdown":
+		p.list.moves(k)
+	case typeInto(&p.filter, k) && name != "backspace":
+		p.list.cur.at, p.list.sel = 0, ""
 	}
 	return nil
 }

@@ -185,8 +185,7 @@ func (t *Terminal) starting(s *Start, sent func(err error, queued bool)) tea.Cmd
 // shown shows a run that was started, resumed or continued, and remembers the one before.
 func (t *Terminal) shown(id string) {
 	if f := t.runs[id]; f != nil {
-		f.stop()
-		delete(t.runs, id)
+		f.resume()
 	}
 	if t.run != nil && t.run.id != id {
 		t.before = append(t.before, t.run.id)

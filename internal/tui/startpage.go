@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -20,14 +21,11 @@ import (
 // A startPane is shown while there is no run: what waits for the user, what runs, what ran, and what can be started.
 type startPane struct {
 	t    *Terminal
-	cur  cursor
-	rows []startRow
+	list list[func() tea.Cmd] // each row with what it does
 }
 
-// A startRow is a row of the start page: a heading or a remark if it does nothing.
-type startRow struct {
-	lines []string
-	do    func() tea.Cmd
+func newStartPane(t *Terminal) *startPane {
+	return &startPane{t: t, list: list[func() tea.Cmd]{t: t}}
 }
 
 func (p *startPane) title() string { return "START" }
@@ -48,15 +46,19 @@ func (p *startPane) settled() {
 func (p *startPane) build(w int) {
 	t := p.t
 	c := t.catalog
-	var rows []startRow
-	remark := func(line string) { rows = append(rows, startRow{lines: []string{ansi.Truncate(line, w, "…")}}) }
+	var rows []listRow[func() tea.Cmd]
+	remark := func(line string) { rows = append(rows, fixed[func() tea.Cmd]("", nil, ansi.Truncate(line, w, "…"))) }
 	heading := func(line string) {
 		if len(rows) > 0 {
 			remark("")
 		}
 		remark(" " + t.pal.Bold(line))
 	}
-	row := func(do func() tea.Cmd, lines ...string) { rows = append(rows, startRow{lines, do}) }
+	n := 0
+	row := func(do func() tea.Cmd, lines ...string) {
+		n++
+		rows = append(rows, fixed(strconv.Itoa(n), do, lines...))
+	}
 	key := func(action, name, about string, do func() tea.Cmd) {
 		row(do, cut(fmt.Sprintf("  %s  %s %s", t.pal.Bold(padded(t.keyOf(action), 3)), padded(name, 9), about), w-1))
 	}
@@ -84,11 +86,7 @@ func (p *startPane) build(w int) {
 		heading(fmt.Sprintf("Needs you (%d)", n))
 		for i := range t.inbox[:min(n, most)] {
 			q := t.inbox[i]
-			lines := t.waitingLines(&q, false, w-1)
-			for k := range lines {
-				lines[k] = strings.TrimPrefix(lines[k], " ")
-			}
-			row(func() tea.Cmd { return t.answerHere(&q) }, lines...)
+			row(func() tea.Cmd { return t.answerHere(&q) }, t.waitingLines(&q, w-2)...)
 		}
 		if n > most {
 			remark(t.pal.Dim(fmt.Sprintf("   +%d more (%s)", n-most, t.keyOf("inbox"))))
@@ -134,53 +132,21 @@ func (p *startPane) build(w int) {
 	case c == nil:
 		remark(t.pal.Dim(" looking at this folder …"))
 	case c.Model != "" && len(t.recent) == 0:
-		rows = slices.Insert(rows, 0, startRow{lines: []string{cut(" Type a message to talk to an agent, or /name to start a workflow.", w)}})
+		rows = slices.Insert(rows, 0, fixed[func() tea.Cmd]("", nil, cut(" Type a message to talk to an agent, or /name to start a workflow.", w)))
 	}
-	p.rows = rows
-	p.cur.at = max(0, min(p.cur.at, p.count()-1))
-}
-
-// count returns how many rows can be selected.
-func (p *startPane) count() (n int) {
-	for i := range p.rows {
-		if p.rows[i].do != nil {
-			n++
-		}
-	}
-	return n
+	p.list.set(rows)
 }
 
 func (p *startPane) draw(w, h int) []string {
 	p.build(w)
-	var out []string
-	n, first, last := 0, 0, 0
-	for _, r := range p.rows {
-		mark := " "
-		if r.do != nil {
-			if n == p.cur.at {
-				mark, first, last = p.t.mark(true), len(out), len(out)+len(r.lines)-1
-			}
-			n++
-		}
-		for i, l := range r.lines {
-			if i > 0 {
-				mark = " "
-			}
-			out = append(out, mark+l)
-		}
+	all := 0
+	for i := range p.list.rows {
+		all += p.list.rows[i].high
 	}
-	if p.cur.at == 0 {
-		first = 0
+	if h > all+1 {
+		return append([]string{""}, p.list.lines(w, h-1)...)
 	}
-	blank := h > len(out)+1
-	if blank {
-		h--
-	}
-	from, to := p.cur.window(len(out), h, first, last)
-	if out = out[from:to]; blank {
-		out = append([]string{""}, out...)
-	}
-	return out
+	return p.list.lines(w, h)
 }
 
 func (p *startPane) key(k tea.KeyPressMsg) tea.Cmd {
@@ -188,7 +154,7 @@ func (p *startPane) key(k tea.KeyPressMsg) tea.Cmd {
 	c := t.catalog
 	bare := c != nil && c.Model == ""
 	switch {
-	case p.cur.moves(t, k, p.count()):
+	case p.list.moves(k):
 	case t.keys.is(k, "help"):
 		t.push(newHelpPane(t))
 	case t.keys.is(k, "inbox"):
@@ -198,15 +164,8 @@ func (p *startPane) key(k tea.KeyPressMsg) tea.Cmd {
 	case t.keys.is(k, "back"):
 		t.setFocus(onComposer)
 	case k.String() == "enter":
-		n := 0
-		for _, r := range p.rows {
-			if r.do == nil {
-				continue
-			}
-			if n == p.cur.at {
-				return r.do()
-			}
-			n++
+		if row := p.list.chosen(); row != nil {
+			return row.item()
 		}
 	case bare && c.Demo && t.keys.is(k, "demo"):
 		return t.demo()
@@ -239,8 +198,8 @@ func (t *Terminal) startHeader(w int) []string {
 		right = "no model"
 		if c.Model != "" {
 			right = transcript.Line(c.Model)
-			if c.Why != "" && w >= 80 {
-				right += t.pal.Dim(" (" + transcript.Line(c.Why) + ")")
+			if c.Models != nil && c.Models.Use.Why != "" && w >= 80 {
+				right += t.pal.Dim(" (" + transcript.Line(c.Models.Use.Why) + ")")
 			}
 		}
 	}

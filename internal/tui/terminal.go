@@ -57,12 +57,11 @@ type Catalog struct {
 	Workflows []host.Item // runnable
 	Agents    []host.Item
 	Skills    []host.Item
-	Demo      bool     // whether the program has one
-	Why       string   // it is Model
-	Models    []string // to choose from
-	Documents bool     // there are some in the folder to ask about
-	Untrusted int      // items of the project that wait for a decision
-	RunFiles  string   // the folder that holds one with the files of each run, "" if none are kept
+	Models    *host.ModelList // nil if they cannot be listed
+	Demo      bool            // whether the program has one
+	Documents bool            // there are some in the folder to ask about
+	Untrusted int             // items of the project that wait for a decision
+	RunFiles  string          // the folder that holds one with the files of each run, "" if none are kept
 	// Find returns a workflow of the list for its inputs: to read them, and not to run it. It returns nil if there is none of that name.
 	Find func(name string) *workflow.Workflow
 	// Files lists the files of the folder that a message may name, as paths relative to it. It may take a while.
@@ -164,7 +163,8 @@ type following struct {
 	only   bool // live records of its process are out of reach
 	err    error
 	stop   context.CancelFunc
-	ended  bool // no process executes it, as far as is known
+	wake   chan struct{} // looks at the run at once, see resume
+	ended  bool          // no process executes it, as far as is known
 }
 
 // RunTerminal shows the terminal until the user leaves it. Out is the terminal itself.
@@ -211,7 +211,7 @@ func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptio
 		return nil, err
 	}
 	t.compose = newComposer(t)
-	t.home = &startPane{t: t}
+	t.home = newStartPane(t)
 	return t, nil
 }
 
@@ -267,7 +267,7 @@ func (t *Terminal) open(id string) {
 // follow begins to follow a run. The caller holds the lock.
 func (t *Terminal) follow(id string) *following {
 	ctx, stop := context.WithCancel(t.ctx)
-	f := &following{id: id, stop: stop}
+	f := &following{id: id, stop: stop, wake: make(chan struct{}, 1)}
 	f.run.Window = 32 << 20
 	t.runs[id] = f
 	go func() {
@@ -289,14 +289,16 @@ func (t *Terminal) follow(id string) *following {
 const awakenGap = 2 * time.Second
 
 // awaken waits until a process executes a run again, or something has changed its log, and reports whether that has happened. A run that has ended for
-// good is not waited for.
+// good is looked at only when resume says so.
 func (t *Terminal) awaken(ctx context.Context, f *following) bool {
-	for {
+	for gap := time.After(awakenGap); ; {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(awakenGap):
+		case <-f.wake:
+		case <-gap:
 		}
+		gap = time.After(awakenGap)
 		engine, err := t.reader(ctx)
 		if err != nil {
 			continue
@@ -312,10 +314,9 @@ func (t *Terminal) awaken(ctx context.Context, f *following) bool {
 			t.mu.Unlock()
 			return true
 		}
-		over := err == nil && info.Status.Ended()
 		t.mu.Unlock()
-		if over {
-			return false
+		if err == nil && info.Status.Ended() {
+			gap = nil
 		}
 	}
 }
@@ -394,14 +395,12 @@ func (t *Terminal) reader(ctx context.Context) (*superstep.Engine, error) {
 	return e, err
 }
 
-// resume follows a run again that may be executed again, or that has changed since nobody executes it. What is shown of it stays until all of that is
-// read. The caller holds the lock.
-func (t *Terminal) resume(f *following) {
-	f.stop()
-	if newest := t.runs[f.id]; newest != nil {
-		newest.stop()
+// resume looks at a run at once that may be executed again, or that has changed since nobody executes it.
+func (f *following) resume() {
+	select {
+	case f.wake <- struct{}{}:
+	default: // it is about to be looked at
 	}
-	t.follow(f.id)
 }
 
 // do carries out an action that may take time. Then runs with the lock held afterwards, unless the action failed; nil does nothing.
@@ -496,7 +495,6 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 
 // settle brings what depends on runs up to date: the card, the bell, and pages that go on by themselves.
 func (t *Terminal) settle() tea.Cmd {
-	t.replaced()
 	met := t.meet()
 	t.nextCard()
 	goOn := t.goOn()

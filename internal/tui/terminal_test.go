@@ -172,7 +172,8 @@ func coloured(t *testing.T, each func(where, coloured, bare string)) {
 			s.inbox = []host.InboxItem{{Run: "0099", Workflow: "ship", Path: "a", Key: "q", Task: "a", Kind: runlog.QuestionGate, Text: "May it?"}}
 			s.push(newInboxPane(s.Terminal))
 			draw("inbox")
-			p := &runsPane{t: s.Terminal, loaded: true, hay: map[string]string{}}
+			p := newRunsPane(s.Terminal)
+			p.loaded = true
 			for n, status := range []runlog.Status{runlog.Running, runlog.Paused, runlog.Interrupted, runlog.Completed, runlog.Partial, runlog.Failed,
 				runlog.Cancelled, runlog.Quarantined, runlog.WaitingStorage} {
 				p.all = append(p.all, runlog.Info{ID: fmt.Sprintf("%04d", n), Workflow: "ship", Status: status, Created: s.now})

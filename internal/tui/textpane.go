@@ -19,8 +19,7 @@ type textPane struct {
 	running bool
 	closed  bool
 	stop    context.CancelFunc // nil unless a command prints it
-	scroll  int
-	height  int
+	scroller
 
 	lines []string // of the text, as of that width
 	width int
@@ -67,10 +66,8 @@ func (p *textPane) draw(w, h int) []string {
 	case len(all) == 0:
 		all = []string{p.t.pal.Dim("it printed nothing")}
 	}
-	p.height = h
-	p.scroll = max(0, min(p.scroll, len(all)-h))
 	out := make([]string, 0, h)
-	for _, l := range all[p.scroll:min(len(all), p.scroll+h)] {
+	for _, l := range p.view(all, h) {
 		out = append(out, " "+cut(l, w-1))
 	}
 	return out
@@ -89,7 +86,7 @@ func (p *textPane) key(k tea.KeyPressMsg) tea.Cmd {
 	case k.Text != "" && !strings.Contains(" jk", k.Text):
 		return t.types(k)
 	default:
-		p.scroll = scrolledBy(p.scroll, p.height, k)
+		p.scroller.key(k)
 	}
 	return nil
 }
@@ -100,25 +97,6 @@ func (p *textPane) leave() {
 	if p.stop != nil {
 		p.stop()
 	}
-}
-
-// scrolledBy returns the first line to show after a key that scrolls.
-func scrolledBy(at, height int, k tea.KeyPressMsg) int {
-	switch k.String() {
-	case "up", "k":
-		at--
-	case "down", "j":
-		at++
-	case "pgup":
-		at -= max(1, height-2)
-	case "pgdown", "space":
-		at += max(1, height-2)
-	case "home":
-		at = 0
-	case "end":
-		at = 1 << 30
-	}
-	return max(0, at)
 }
 
 // A choosePane has the user choose one of several.
@@ -147,41 +125,20 @@ func (p *choosePane) draw(w, h int) []string {
 	if len(p.popup.offers) == 0 {
 		return append(out, p.t.pal.Dim("   nothing"))
 	}
-	n := max(1, h-len(out))
-	first := max(0, min(p.popup.sel-n/2, len(p.popup.offers)-n))
-	for i := first; i < min(len(p.popup.offers), first+n); i++ {
-		o, mark := p.popup.offers[i], "   "
-		if i == p.popup.sel {
-			mark = " ▸ "
-		}
-		out = append(out, cut(mark+o.text+"  "+p.t.pal.Dim(o.about), w))
-	}
-	return out
+	return append(out, p.popup.lines(p.t.pal, w, max(1, h-len(out)))...)
 }
 
 func (p *choosePane) key(k tea.KeyPressMsg) tea.Cmd {
-	t, n := p.t, len(p.popup.offers)
 	switch {
-	case t.keys.is(k, "back"):
-		t.pop()
-	case k.String() == "up" && n > 0:
-		p.popup.sel = (p.popup.sel + n - 1) % n
-	case k.String() == "down" && n > 0:
-		p.popup.sel = (p.popup.sel + 1) % n
-	case k.String() == "enter" && n > 0:
+	case p.t.keys.is(k, "back"):
+		p.t.pop()
+	case len(p.popup.offers) > 0 && p.popup.moves(k):
+	case k.String() == "enter" && len(p.popup.offers) > 0:
 		o := p.popup.offers[p.popup.sel]
-		t.pop()
+		p.t.pop()
 		return p.done(o)
-	case k.String() == "backspace" && p.query != "":
-		r := []rune(p.query)
-		p.filter(string(r[:len(r)-1]))
-	case k.Text != "" && k.String() != "enter":
-		p.filter(p.query + k.Text)
+	case typeInto(&p.query, k):
+		p.popup.offers, p.popup.sel = match(p.query, p.offers), 0
 	}
 	return nil
-}
-
-func (p *choosePane) filter(query string) {
-	p.query = query
-	p.popup.offers, p.popup.sel = match(query, p.offers), 0
 }

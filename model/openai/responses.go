@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +28,8 @@ type responsesRequest struct {
 	Reasoning       *reasoning         `json:"reasoning,omitempty"`
 	Text            *textOptions       `json:"text,omitempty"`
 	Tools           []responseFunction `json:"tools,omitempty"`
-	ToolChoice      any                `json:"tool_choice,omitempty"` // "required", or a namedFunction
+	ToolChoice      any                `json:"tool_choice,omitempty"`      // "required", or a namedFunction
+	CacheKey        string             `json:"prompt_cache_key,omitempty"` // the same for all turns of a conversation
 
 	without relaxation
 }
@@ -137,6 +140,10 @@ func (m *Model) encodeResponses(req *model.Request) (*responsesRequest, error) {
 	}
 	if len(w.Input) == 0 {
 		return nil, errors.New("the request has no messages")
+	}
+	if m.opts.BaseURL == defaultBaseURL { // others may not know it; agents that have their instructions in common would push each other out of the cache
+		sum := sha256.Sum256([]byte(req.System + "\x00" + req.Messages[0].Text()))
+		w.CacheKey = hex.EncodeToString(sum[:16])
 	}
 	// OpenAI refuses these for models that do not reason. Which models of others do is not known.
 	think := reasoning{Effort: m.opts.Effort}

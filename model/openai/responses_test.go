@@ -161,6 +161,37 @@ func TestResponsesRelax(t *testing.T) {
 	}
 }
 
+// The turns of a conversation have a cache key in common, and another conversation has another. A server that may not know the field gets none.
+func TestCacheKey(t *testing.T) {
+	sent := func(base string, req *model.Request) string {
+		var body struct {
+			Key string `json:"prompt_cache_key"`
+		}
+		m, err := New(&Options{Model: "m", BaseURL: base, Responses: true, Retries: -1, HTTPClient: &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
+			if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+				t.Error(err)
+			}
+			return answer(strings.NewReader(completed))(r)
+		})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := model.Collect(m.Generate(t.Context(), req), nil); err != nil {
+			t.Fatal(err)
+		}
+		return body.Key
+	}
+	first, later, other := ask(), ask(), ask()
+	later.Messages = append(later.Messages, model.Message{Role: model.Assistant, Parts: []model.Part{{Kind: model.Text, Text: "hi"}}}, model.UserText("Go on."))
+	other.Messages = []model.Message{model.UserText("Something else.")}
+	if k := sent("", first); len(k) != 32 || k != sent("", later) || k == sent("", other) {
+		t.Errorf("keys %q, %q, %q", k, sent("", later), sent("", other))
+	}
+	if k := sent("http://127.0.0.1:1/v1", first); k != "" {
+		t.Errorf("another server gets %q", k)
+	}
+}
+
 func FuzzResponses(f *testing.F) {
 	wire := modeltest.Responses{}
 	rich := modeltest.Reply{Fragment: 3, Parts: []model.Part{

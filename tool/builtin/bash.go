@@ -39,7 +39,7 @@ type BashOptions struct {
 	Extra []string
 	// Shell is the path of a shell. Defaults to bash, or else sh, found by the PATH in Environ.
 	Shell string
-	// This is the timeout of a command that does not set one. Defaults to 2 minutes; at most 10.
+	// Timeout is that of a command that does not set one, which may set at most 10 minutes. Defaults to 2 minutes.
 	Timeout time.Duration
 	// Sandbox confines commands, except those that a gate allows to run outside it. If nil, commands are not confined.
 	Sandbox *sandbox.Sandbox
@@ -53,7 +53,7 @@ func Bash(root *Root, opts *BashOptions) (*tool.Tool, error) {
 	if opts != nil {
 		o = *opts
 	}
-	b := &shell{sandbox: o.Sandbox, dir: root.root.Real, env: shellEnv(o), path: o.Shell, timeout: min(cmp.Or(o.Timeout, bashTimeout), bashLongest)}
+	b := &shell{sandbox: o.Sandbox, dir: root.root.Real, env: shellEnv(o), path: o.Shell, timeout: cmp.Or(o.Timeout, bashTimeout)}
 	if b.path == "" {
 		b.path = findShell(b.env)
 	}

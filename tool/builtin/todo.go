@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/plan"
 	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -70,49 +71,12 @@ func parseTodos(args json.RawMessage) ([]todo, error) {
 	}
 	out := make([]todo, len(in.Todos))
 	for i, t := range in.Todos {
-		out[i] = todo{ID: todoID(t.ID), Content: oneLine(clean.Text(t.Content)), Status: todoStatus(t.Status)}
+		out[i] = todo{ID: plan.ID(t.ID), Content: oneLine(clean.Text(t.Content)), Status: plan.Status(t.Status), BlockedBy: plan.IDs(t.BlockedBy)}
 		if out[i].ID == "" {
 			out[i].ID = fmt.Sprint(i + 1)
 		}
-		blocked, ok := t.BlockedBy.([]any)
-		if !ok {
-			blocked = []any{t.BlockedBy}
-		}
-		for _, b := range blocked {
-			if id := todoID(b); id != "" {
-				out[i].BlockedBy = append(out[i].BlockedBy, id)
-			}
-		}
 	}
 	return out, nil
-}
-
-// todoID returns an id as a string, "" for what cannot be one.
-func todoID(v any) string {
-	switch v := v.(type) {
-	case string:
-		return oneLine(clean.Text(v))
-	case json.Number:
-		return v.String()
-	}
-	return ""
-}
-
-func todoStatus(v any) string {
-	s, ok := v.(string)
-	if !ok {
-		return "pending"
-	}
-	s = strings.NewReplacer("-", "_", " ", "_").Replace(strings.ToLower(strings.TrimSpace(s)))
-	switch s {
-	case "in_progress", "inprogress", "running", "active", "doing", "started":
-		return "in_progress"
-	case "completed", "complete", "done", "finished", "success":
-		return "completed"
-	case "error", "failed", "failure":
-		return "error"
-	}
-	return "pending"
 }
 
 func renderTodos(list []todo) string {
@@ -122,10 +86,10 @@ func renderTodos(list []todo) string {
 	var out strings.Builder
 	done := 0
 	for _, t := range list {
-		if t.Status == "completed" {
+		if t.Status == plan.Completed {
 			done++
 		}
-		mark := map[string]string{"pending": " ", "in_progress": "•", "completed": "✓", "error": "!"}[t.Status]
+		mark := map[string]string{plan.Pending: " ", plan.InProgress: "•", plan.Completed: "✓", plan.Failed: "!"}[t.Status]
 		fmt.Fprintf(&out, "[%s] %s %s", mark, t.ID, t.Content)
 		if len(t.BlockedBy) > 0 {
 			fmt.Fprintf(&out, " (after %s)", strings.Join(t.BlockedBy, ", "))

@@ -1,6 +1,9 @@
 package mcp
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 type Conn = conn
 
@@ -32,6 +35,9 @@ func (c *conn) Warnings() []string {
 	}
 	return slices.Clone(c.offered.notes)
 }
+
+// ProgressEvery sets how often clients are told that a call is under way.
+func (o *ServeOptions) ProgressEvery(d time.Duration) { o.progress = d }
 
 // Conns are the connections of a group.
 func (g *Group) Conns() []*Conn { return g.conns }

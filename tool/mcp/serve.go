@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -39,6 +40,8 @@ type ServeOptions struct {
 	// Origins are the values of the header Origin it answers to. Defaults to none: requests of web
 	// pages are refused, those of programs have no Origin.
 	Origins []string
+
+	progress time.Duration // 0 is progressEvery
 }
 
 func (o *ServeOptions) defaults() ServeOptions {
@@ -148,6 +151,7 @@ func newServer(ctx context.Context, tools *tool.Set, o ServeOptions) (*sdk.Serve
 				return nil, call.Err()
 			}
 			defer func() { <-slots }()
+			defer o.keepAlive(call, req)()
 			c := &tool.Call{ID: rand.Text(), Key: rand.Text(), Args: req.Params.Arguments}
 			if refused := permit(call, asker, req, o.Gate, t, c); refused != nil {
 				return refused, nil
@@ -159,6 +163,33 @@ func newServer(ctx context.Context, tools *tool.Set, o ServeOptions) (*sdk.Serve
 		o.Extend(server)
 	}
 	return server, errors.Join(errs...)
+}
+
+// progressEvery is how often a client is told that its call is under way: many give up after 60 seconds without a word.
+const progressEvery = 10 * time.Second
+
+// keepAlive sends the client of a call progress, if it wants that, until stop is called.
+func (o *ServeOptions) keepAlive(ctx context.Context, req *sdk.CallToolRequest) (stop func()) {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return func() {}
+	}
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(cmp.Or(o.progress, progressEvery))
+		defer tick.Stop()
+		for n := 1; ; n++ {
+			select {
+			case <-tick.C:
+				// A client that is gone has ended its request.
+				_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(n), Message: "under way"})
+			case <-over:
+				return
+			}
+		}
+	}()
+	return func() { close(over); <-ended }
 }
 
 func annotations(e tool.Effect) *sdk.ToolAnnotations {

@@ -12,9 +12,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/superstep-dev/superstep/tool"
@@ -337,6 +339,71 @@ func TestHandlerCancel(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("the tool goes on")
 	}
+}
+
+// A client that wants progress hears of a long call while it runs, by either transport, and one that does not gets the answer alone.
+func TestServeProgress(t *testing.T) {
+	t.Parallel()
+	tools, err := tool.NewSet(&tool.Tool{Name: "long", Input: &jsonschema.Schema{Type: "object"}, Run: func(ctx context.Context, _ *tool.Call) (string, error) {
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return "done", nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, overHTTP := range []bool{false, true} {
+		for _, wants := range []bool{false, true} {
+			o := &mcp.ServeOptions{Gate: allow}
+			o.ProgressEvery(20 * time.Millisecond)
+			var heard atomic.Int32
+			client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
+				ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+					if r.Params.ProgressToken == "token" {
+						heard.Add(1)
+					}
+				},
+			})
+			var transport sdk.Transport
+			if overHTTP {
+				h, server := handler(t, tools, o)
+				transport = &sdk.StreamableClientTransport{Endpoint: server.URL, HTTPClient: &http.Client{Transport: bearer(h.Token())}, DisableStandaloneSSE: true}
+			} else {
+				fromClient, toServer := io.Pipe()
+				fromServer, toClient := io.Pipe()
+				go func() { _ = mcp.Serve(context.Background(), tools, fromClient, toClient, o) }()
+				defer toServer.Close()
+				transport = &sdk.IOTransport{Reader: fromServer, Writer: toServer}
+			}
+			s, err := client.Connect(t.Context(), transport, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &sdk.CallToolParams{Name: "long"}
+			if wants {
+				p.SetProgressToken("token")
+			}
+			r, err := s.CallTool(t.Context(), p)
+			if err != nil || r.Content[0].(*sdk.TextContent).Text != "done" {
+				t.Errorf("HTTP %v, progress %v: %+v, %v", overHTTP, wants, r, err)
+			}
+			if n := heard.Load(); wants && n < 2 || !wants && n > 0 {
+				t.Errorf("HTTP %v, progress %v: heard %d times", overHTTP, wants, n)
+			}
+			_ = s.Close()
+		}
+	}
+}
+
+// bearer sends a token with each request.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
 }
 
 // A client that reads nothing and has closed its end does not keep the server.

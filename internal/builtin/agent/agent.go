@@ -15,6 +15,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/external"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
@@ -218,7 +219,9 @@ func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state
 	}
 	defer k.close()
 	lead := *crew.Agent
-	lead.Actions = append(lead.Actions[:len(lead.Actions):len(lead.Actions)], k.actions(crew)...)
+	if _, external := lead.Model.(external.Agent); !external { // which gets no workflows
+		lead.Actions = append(lead.Actions[:len(lead.Actions):len(lead.Actions)], k.actions(crew)...)
+	}
 	w := &agent.Work{
 		Prompt:   s.Prompt,
 		Messages: s.Messages,

@@ -1,0 +1,3 @@
+# greet NAME says hello.
+name=$1
+echo "Hello, $name."

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package gitwork
+
+import "os/exec"
+
+func gently(*exec.Cmd) {}
