@@ -55,7 +55,8 @@ func (a *app) console(ctx context.Context, port int, open, readOnly bool) error 
 	b := &terminalBackend{a: a, global: a.globalArgs()}
 	h, err := console.Handler(ctx, a.host(), &console.Options{
 		Hosts: []string{"127.0.0.1:" + at, "localhost:" + at}, Operator: token, ReadOnly: readOnly, Program: a.cfg.Name,
-		Start: b.console,
+		Default: func(name string) string { return configurable(a).Lookup(name).DefValue },
+		Start:   b.console,
 	})
 	if err != nil {
 		_ = l.Close()

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"mime"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,6 +101,7 @@ func (s *server) runAct(do func(ctx context.Context, id string, form url.Values)
 			return "", err
 		}
 		to, err := do(ctx, info.ID, r.PostForm)
+		s.poke(info.ID)
 		if to == "" {
 			to = "/runs/" + info.ID
 		}
@@ -145,7 +148,18 @@ func (s *server) answer(ctx context.Context, id string, form url.Values) (string
 	if err != nil {
 		return "", refuse(http.StatusUnprocessableEntity, "%v", err)
 	}
-	if err := s.engine.Answer(ctx, id, path, &runlog.Answer{Key: key, Value: value, By: "person"}); err != nil {
+	a := &runlog.Answer{Key: key, Value: value, By: "person"}
+	if output := form.Get("output"); output != "" && question.Kind(&asked) == runlog.QuestionUnknown {
+		if a.Output = json.RawMessage(output); !json.Valid(a.Output) {
+			if !asked.TextOutput {
+				return "", refuse(http.StatusUnprocessableEntity, `What it returned is JSON, such as "a text" in quotes; got %q.`, output)
+			}
+			if a.Output, err = json.Marshal(output); err != nil {
+				return "", err
+			}
+		}
+	}
+	if err := s.engine.Answer(ctx, id, path, a); err != nil {
 		return "", err
 	}
 	return "", s.continued(ctx, id)
@@ -257,7 +271,18 @@ func (s *server) steer(ctx context.Context, id string, form url.Values) (string,
 	if text == "" {
 		return "", refuse(http.StatusUnprocessableEntity, "There is no message.")
 	}
-	return "", s.engine.Steer(ctx, id, form.Get("agent"), text)
+	info, err := s.engine.Find(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if form.Get("agent") != "" || info.Status == runlog.Running {
+		return "", s.engine.Steer(ctx, id, form.Get("agent"), text)
+	}
+	next, err := s.start(ctx, &Start{Run: id, Message: text})
+	if err != nil {
+		return "", err
+	}
+	return "/runs/" + next + "?tab=" + chatTab, nil
 }
 
 func (s *server) stopAgent(ctx context.Context, id string, form url.Values) (string, error) {
@@ -295,11 +320,11 @@ func (s *server) budget(ctx context.Context, id string, form url.Values) (string
 	return "", s.continued(ctx, id)
 }
 
-// fork makes a run that begins at a point of another, with edits of its state, and executes it.
-func (s *server) fork(ctx context.Context, id string, form url.Values) (string, error) {
+// forkOf makes the fork that a form describes, or previews it.
+func (s *server) forkOf(ctx context.Context, id string, form url.Values, preview bool) (*superstep.Fork, error) {
 	info, err := s.engine.Find(ctx, id)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	var sets []string
 	for line := range strings.SplitSeq(form.Get("set"), "\n") {
@@ -307,16 +332,41 @@ func (s *server) fork(ctx context.Context, id string, form url.Values) (string, 
 			sets = append(sets, line)
 		}
 	}
-	var fork *superstep.Fork
-	if form.Get("from") == "failed" {
-		fork, err = s.engine.ForkFailed(ctx, id)
-	} else {
-		var at uint64
-		var opt *superstep.ForkOptions
-		if at, opt, err = s.host.ForkAt(ctx, s.engine, &info, form.Get("from"), sets); err == nil {
-			fork, err = s.engine.Fork(ctx, id, at, opt)
+	at, opt := uint64(0), &superstep.ForkOptions{}
+	switch from := form.Get("from"); {
+	case from == "edited":
+		was, set := s.host.Pinned(ctx, info.ID).Setting, s.host.Settings()
+		if len(was.Rules) > 0 {
+			return nil, refuse(http.StatusConflict, "Run %s has rules of its own: fork it with `%s runs fork %[1]s --recipe FILE`.", info.ID, s.opt.Program)
+		}
+		set.Model = cmp.Or(was.Model, set.Model)
+		s.host.Refresh()
+		w, err := s.host.With(set).Ready(info.Workflow)
+		if err != nil {
+			return nil, refuse(http.StatusUnprocessableEntity, "%v", err)
+		}
+		return s.engine.ForkTo(ctx, info.ID, w)
+	case from == "failed":
+		in, tasks, err := s.engine.Failed(ctx, info.ID)
+		if err == nil && in != info.ID {
+			err = refuse(http.StatusConflict, "Run %s began after task %s had failed: fork run %s.", info.ID, tasks[0], in)
+		}
+		if err != nil {
+			return nil, err
+		}
+		opt.Again = tasks
+	default:
+		if at, opt, err = s.host.ForkAt(ctx, s.engine, &info, from, sets); err != nil {
+			return nil, err
 		}
 	}
+	opt.Preview = preview
+	return s.engine.Fork(ctx, info.ID, at, opt)
+}
+
+// fork makes a run that begins at a point of another, with edits of its state, and executes it.
+func (s *server) fork(ctx context.Context, id string, form url.Values) (string, error) {
+	fork, err := s.forkOf(ctx, id, form, false)
 	if err != nil {
 		return "", err
 	}
@@ -333,10 +383,24 @@ func (s *server) rerun(ctx context.Context, id string, _ url.Values) (string, er
 	return s.fork(ctx, id, url.Values{"from": {"failed"}})
 }
 
+// again continues a run that failed, or does the failed steps of one that completed in part in a new run.
+func (s *server) again(ctx context.Context, id string, form url.Values) (string, error) {
+	info, err := s.engine.Find(ctx, id)
+	switch {
+	case err != nil:
+		return "", err
+	case info.Status == runlog.Partial:
+		return s.rerun(ctx, id, form)
+	case info.Status == runlog.Failed:
+		return s.resume(ctx, id, form)
+	}
+	return "", refuse(http.StatusConflict, "it is %s and has nothing that failed", info.Status)
+}
+
 // bulk does the same with several runs.
 func (s *server) bulk(ctx context.Context, r *http.Request) (string, error) {
 	do, ok := map[string]func(ctx context.Context, id string, _ url.Values) (string, error){
-		"cancel": s.cancel, "resume": s.resume, "pause": s.pause,
+		"cancel": s.cancel, "resume": s.resume, "pause": s.pause, "again": s.again,
 	}[r.PostForm.Get("do")]
 	if !ok {
 		return "", refuse(http.StatusBadRequest, "There is no action %q.", r.PostForm.Get("do"))
@@ -348,7 +412,7 @@ func (s *server) bulk(ctx context.Context, r *http.Request) (string, error) {
 		}
 	}
 	to := r.PostForm.Get("to")
-	if !strings.HasPrefix(to, "/runs") {
+	if u, err := url.Parse(to); err != nil || u.IsAbs() || u.Host != "" || u.Path != "/runs" {
 		to = "/runs"
 	}
 	if len(wrong) > 0 {
@@ -381,6 +445,9 @@ func (s *server) register() {
 	s.action("POST /workflows/{name}/reject", s.draft(false))
 	s.action("POST /settings/forget", s.forget)
 	s.route("GET /runs/{id}/history", viewing, s.historyHandler)
+	s.route("GET /runs/{id}/fork", viewing, s.forkHandler)
+	s.route("GET /runs/{id}/definition", viewing, s.definitionHandler)
+	s.route("GET /chats", viewing, s.chatsHandler)
 	s.route("GET /runs/{id}/records", viewing, s.recordsHandler)
 	s.route("GET /runs/{id}/export", viewing, s.exportHandler)
 	s.route("GET /diff", viewing, s.diffHandler)
@@ -396,12 +463,14 @@ func (s *server) register() {
 
 // static serves the files of the pages.
 func (s *server) static(w http.ResponseWriter, r *http.Request) error {
-	w.Header().Set("Cache-Control", "max-age=3600")
-	if r.URL.Path == "/static/graph.css" {
-		w.Header().Set("Content-Type", "text/css; charset=utf-8")
-		_, err := w.Write(graphStyle())
-		return err
+	b, err := files.ReadFile(strings.TrimPrefix(r.URL.Path, "/"))
+	switch {
+	case r.URL.Path == "/static/graph.css":
+		b = graphStyle()
+	case err != nil:
+		return refuse(http.StatusNotFound, "There is no page %s.", r.URL.Path)
 	}
-	http.ServeFileFS(w, r, files, strings.TrimPrefix(r.URL.Path, "/"))
+	w.Header().Set("Cache-Control", "max-age=604800") // the address has a digest of the file
+	s.write(w, r, http.StatusOK, mime.TypeByExtension(path.Ext(r.URL.Path)), b)
 	return nil
 }

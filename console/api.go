@@ -160,9 +160,13 @@ func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	var run *transcript.Run
 	if at, err := strconv.ParseUint(r.URL.Query().Get("at"), 10, 63); err == nil && at > 0 {
-		if run, _, _, err = s.past(r.Context(), info.ID, at); err != nil {
+		m, _, err := s.past(r.Context(), info.ID, at)
+		if err != nil {
 			return err
 		}
+		m.mu.Lock()
+		run = m.run.Clone()
+		m.mu.Unlock()
 	} else {
 		h, err := s.hub(r.Context(), info.ID)
 		if err != nil {

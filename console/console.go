@@ -13,6 +13,7 @@ import (
 	"errors"
 	"html/template"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,8 @@ type Options struct {
 	// Start starts, resumes or continues a run in a process of its own, and returns its ID. If nil, runs execute in this process until ctx ends.
 	Start func(ctx context.Context, s *Start) (run string, err error)
 	Now   func() time.Time // defaults to time.Now
+	// Default returns the default of a setting, for the page of settings. If nil, defaults are not shown.
+	Default func(setting string) string
 }
 
 // A Start names what to execute: a new run of a workflow, or a run to resume or to continue.
@@ -63,12 +66,17 @@ type server struct {
 	views map[string]*view
 	done  map[string]*reply // what was answered to actions, by their keys
 	order []string          // the keys of done, the oldest first
+
+	gap    time.Duration   // between two frames
+	folds  kept[*moment]   // runs as of earlier records
+	shapes kept[*svgShape] // graphs, by run
 }
 
 // Handler returns the pages and the interface for programs of a host. They answer nobody who does not have a token: the address of a page with the
 // parameter t sets a cookie, and programs send the header Authorization. It must be mounted at the root of its address. Ctx ends what it follows.
 func Handler(ctx context.Context, h *host.Host, opt *Options) (http.Handler, error) {
-	s := &server{ctx: ctx, host: h, opt: *opt, mux: http.NewServeMux(), hubs: map[string]*hub{}, views: map[string]*view{}, done: map[string]*reply{}}
+	s := &server{ctx: ctx, host: h, opt: *opt, mux: http.NewServeMux(), hubs: map[string]*hub{}, views: map[string]*view{}, done: map[string]*reply{},
+		gap: frameGap, folds: kept[*moment]{most: 16}, shapes: kept[*svgShape]{most: 100}}
 	if len(s.opt.Hosts) == 0 {
 		return nil, errors.New("console: no value of the header Host is allowed, so nothing would be answered")
 	}
@@ -79,18 +87,53 @@ func Handler(ctx context.Context, h *host.Host, opt *Options) (http.Handler, err
 	if s.opt.Now == nil {
 		s.opt.Now = time.Now
 	}
+	if s.opt.Default == nil {
+		s.opt.Default = func(string) string { return "" }
+	}
 	s.epoch = Token()[:8]
 	s.guard = newGuard(&s.opt)
 	var err error
 	if s.engine, err = h.Engine(ctx, nil); err != nil {
 		return nil, err
 	}
-	if s.pages, err = template.New("").Funcs(s.functions()).ParseFS(files, "pages/*.html"); err != nil {
+	if s.pages, err = templates(s); err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, s.engine.Close)
 	s.register()
 	return s, nil
+}
+
+// kept holds what was computed for the last keys. Its methods may be called from several goroutines.
+type kept[V any] struct {
+	most int
+	mu   sync.Mutex
+	keys []string // the one that was wanted longest ago first
+	vals map[string]V
+}
+
+// of returns the value of a key, computed if it is not held. What fails is not held.
+func (k *kept[V]) of(key string, compute func() (V, error)) (V, error) {
+	k.mu.Lock()
+	v, ok := k.vals[key]
+	k.mu.Unlock()
+	if !ok {
+		var err error
+		if v, err = compute(); err != nil {
+			return v, err
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.vals == nil {
+		k.vals = map[string]V{}
+	}
+	k.keys, k.vals[key] = append(slices.DeleteFunc(k.keys, func(x string) bool { return x == key }), key), v
+	if len(k.keys) > k.most {
+		delete(k.vals, k.keys[0])
+		k.keys = slices.Delete(k.keys, 0, 1)
+	}
+	return v, nil
 }
 
 // Token returns a random token of 256 bits.

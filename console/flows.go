@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -127,7 +129,17 @@ func (s *server) itemHandler(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.page(w, r, http.StatusOK, "item", map[string]any{"Title": item.Name, "Kind": k, "Item": item, "Used": used[item.Name], "Program": s.opt.Program,
+	var rules []permit.Rule
+	if k.Name == host.Tools {
+		if rules, err = s.host.Rules(); err != nil {
+			return err
+		}
+		rules = slices.DeleteFunc(rules, func(x permit.Rule) bool {
+			ok, err := path.Match(x.Tool, name)
+			return !ok || err != nil
+		})
+	}
+	s.page(w, r, http.StatusOK, "item", map[string]any{"Rules": rules, "Title": item.Name, "Kind": k, "Item": item, "Used": used[item.Name], "Program": s.opt.Program,
 		"Command": fmt.Sprintf("%s %s show %s", s.opt.Program, k.Name, clean.Shell(item.Name)), "Try": k.Name == host.Agents && s.acts(r) && item.State == catalog.Usable})
 	return nil
 }
@@ -136,12 +148,16 @@ func (s *server) itemHandler(w http.ResponseWriter, r *http.Request) error {
 func (s *server) flowHandler(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	s.host.Refresh()
-	item, err := s.host.Look(name)
-	if err != nil {
+	item, err := s.host.Show(host.Workflows, name)
+	if item == nil {
 		return refuse(http.StatusNotFound, "There is no workflow %s.", name)
 	}
-	data := map[string]any{"Title": item.Name, "Item": item, "Acts": s.acts(r), "Program": s.opt.Program, "Draft": item.State == catalog.Draft, "Text": item.Text}
-	drawn, err := s.host.Draw(item)
+	data := map[string]any{"Title": item.Name, "Item": item, "Acts": s.acts(r), "Program": s.opt.Program, "Draft": item.State == catalog.Draft,
+		"Text": transcript.Clean(item.Text), "Command": s.opt.Program + " run " + clean.Shell(item.Name)}
+	var drawn *workflow.Workflow
+	if err == nil {
+		drawn, err = s.host.Draw(item)
+	}
 	if err == nil && drawn.Flow != nil {
 		flow, err := drawn.Flow(json.RawMessage("{}"))
 		if err == nil {
@@ -152,12 +168,15 @@ func (s *server) flowHandler(w http.ResponseWriter, r *http.Request) error {
 	} else if err != nil {
 		data["None"] = s.clean(err.Error())
 	}
-	if item.Recipe() != nil || item.Text != "" {
+	if item.State == catalog.Invalid && item.Text != "" {
+		data["None"] = "the recipe has mistakes"
+	}
+	if item.Text != "" {
 		problems, err := s.host.LintText(item.Name+".yaml", []byte(item.Text))
 		if err != nil {
 			return err
 		}
-		data["Problems"] = s.problems(problems)
+		data["Problems"], data["Rows"] = s.problems(problems), strings.Count(item.Text, "\n")+2
 	}
 	if ready, err := s.host.Find(item.Name); err == nil {
 		data["Form"] = inputsOf(ready, s.lastInputs(r.Context(), item.Name))
@@ -179,7 +198,6 @@ func (s *server) flowHandler(w http.ResponseWriter, r *http.Request) error {
 		history.WriteString(s.html("runs-row", p.row(row)))
 	}
 	data["History"] = template.HTML(history.String()) //nolint:gosec // made by a template
-	data["Command"] = s.opt.Program + " run " + clean.Shell(item.Name)
 	s.page(w, r, http.StatusOK, "flow", data)
 	return nil
 }
@@ -195,6 +213,30 @@ func (s *server) problems(list recipe.Problems) []lintLine {
 	var out []lintLine
 	for _, p := range list {
 		out = append(out, lintLine{p.Pos.Line, p.Pos.Col, s.clean(p.Text), p.Warning})
+	}
+	return out
+}
+
+// A srcLine is a line of a recipe, with what is wrong in it.
+type srcLine struct {
+	N       int
+	Problem string
+	Warning bool
+}
+
+// numbered returns the lines of a text with the problems in them.
+func numbered(text string, problems []lintLine) []srcLine {
+	out := make([]srcLine, strings.Count(text, "\n")+1)
+	for i := range out {
+		out[i].N = i + 1
+	}
+	for _, p := range problems {
+		if p.Line < 1 || p.Line > len(out) {
+			continue
+		}
+		l := &out[p.Line-1]
+		l.Warning = p.Warning && (l.Problem == "" || l.Warning)
+		l.Problem = strings.TrimPrefix(l.Problem+"; "+p.Text, "; ")
 	}
 	return out
 }
@@ -321,13 +363,13 @@ func (s *server) lintHandler(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return refuse(http.StatusBadRequest, "The form cannot be read: %v.", err)
 	}
-	problems, err := s.host.LintText(cmp.Or(r.PostForm.Get("name"), "recipe")+".yaml", []byte(r.PostForm.Get("text")))
+	text := strings.ReplaceAll(r.PostForm.Get("text"), "\r\n", "\n")
+	problems, err := s.host.LintText(cmp.Or(r.PostForm.Get("name"), "recipe")+".yaml", []byte(text))
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, err = fmt.Fprint(w, s.html("lint", s.problems(problems)))
-	return err
+	s.write(w, r, http.StatusOK, "text/html; charset=utf-8", []byte(s.html("lint", map[string]any{"Text": text, "Problems": s.problems(problems)})))
+	return nil
 }
 
 // draft answers POST /workflows/{name}/approve and /reject.
@@ -353,7 +395,7 @@ func (s *server) draft(approve bool) act {
 // settingsHandler answers GET /settings.
 func (s *server) settingsHandler(w http.ResponseWriter, r *http.Request) error {
 	conf := s.host.Configuration("")
-	settings, err := s.host.Effective(conf, func(string) string { return "" })
+	settings, err := s.host.Effective(conf, s.opt.Default)
 	if err != nil {
 		return err
 	}
@@ -364,6 +406,14 @@ func (s *server) settingsHandler(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	var own, builtin []permit.Rule
+	for _, x := range rules {
+		if x.Layer == permit.BuiltIn {
+			builtin = append(builtin, x)
+		} else {
+			own = append(own, x)
+		}
+	}
 	models, err := s.host.ListModels(r.Context())
 	if err != nil {
 		return err
@@ -372,7 +422,7 @@ func (s *server) settingsHandler(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.page(w, r, http.StatusOK, "settings", map[string]any{"Title": "Settings", "Settings": settings, "Rules": rules, "Models": models, "Store": place.String(),
+	s.page(w, r, http.StatusOK, "settings", map[string]any{"Title": "Settings", "Settings": settings, "Rules": own, "BuiltIn": builtin, "Models": models, "Store": place.String(),
 		"DataDir": s.host.DataDir(), "Checks": s.host.Doctor(r.Context(), conf), "Acts": s.acts(r), "Program": s.opt.Program, "ReadOnly": s.opt.ReadOnly})
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
@@ -25,20 +25,18 @@ func mapKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
 // svgShape is a graph that can be drawn.
 type svgShape struct{ graph.Shape }
 
-// shapeOf returns the graph that a run has, which is read once.
-func (s *server) shapeOf(id string) func() (*svgShape, error) {
-	return sync.OnceValues(func() (*svgShape, error) {
-		ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
-		defer cancel()
-		flow, err := s.engine.Reading(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if flow == nil {
-			return nil, errors.New("this workflow has no graph")
-		}
-		return &svgShape{flow.Shape()}, nil
-	})
+// shapeOf returns the graph that a run has, which is the one that it began with.
+func (s *server) shapeOf(id string) (*svgShape, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+	defer cancel()
+	flow, err := s.engine.Reading(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if flow == nil {
+		return nil, errors.New("this workflow has no graph")
+	}
+	return &svgShape{flow.Shape()}, nil
 }
 
 // draw returns the picture, without its styles, which are those of the console.
@@ -47,8 +45,13 @@ func (g *svgShape) draw(states map[string]draw.NodeStatus, selected string) temp
 	head, _, tail := styled(b)
 	b = slices.Concat(head, tail)
 	if selected != "" {
-		mark := fmt.Appendf(nil, ` data-path="%s"`, template.HTMLEscapeString(selected))
-		b = bytes.Replace(b, mark, append([]byte(` aria-current="true"`), mark...), 1)
+		for _, path := range []string{bare(selected), transcript.Top(selected)} {
+			mark := fmt.Appendf(nil, ` data-path="%s"`, template.HTMLEscapeString(path))
+			if bytes.Contains(b, mark) {
+				b = bytes.Replace(b, mark, append([]byte(` aria-current="true"`), mark...), 1)
+				break
+			}
+		}
 	}
 	return template.HTML(b) //nolint:gosec // names are escaped by package draw
 }
@@ -75,26 +78,30 @@ const mostBars = 120
 
 // A bar is a task on the timeline, in percent of its width.
 type bar struct {
-	Label, State, Link, Tip string
-	Left, Width             string
-	Selected                bool
+	Label, Visit     string
+	State, Link, Tip string
+	Left, Width      string
+	Selected         bool
 }
 
 func (p *runPage) bars() map[string]any {
 	r := p.r
-	if r.Started.IsZero() || len(r.Tasks) == 0 {
-		return nil
-	}
 	var tasks []*transcript.Task
 	for _, t := range p.sorted() {
 		if t.Depth <= 1 {
 			tasks = append(tasks, t)
 		}
 	}
+	if len(tasks) == 0 {
+		return nil
+	}
 	more := max(0, len(tasks)-mostBars)
 	tasks = tasks[more:]
-	begin, end := r.Started, r.Started
+	begin, end := tasks[0].Began, r.Started
 	for _, t := range tasks {
+		if t.Began.Before(begin) {
+			begin = t.Began
+		}
 		end = later(end, t.Left)
 	}
 	running := len(r.Active()) > 0 && p.at == 0 && r.Status == "running"
@@ -106,11 +113,15 @@ func (p *runPage) bars() map[string]any {
 	var bars []bar
 	for _, t := range tasks {
 		stop := cmp.Or(t.Left, end)
-		if !t.Ended() && t.State != transcript.Waiting {
+		if !t.Ended() {
 			stop = end
 		}
 		left := min(99.5, percent(t.Began.Sub(begin)))
-		bars = append(bars, bar{Label: t.Label(), State: state(t), Link: p.query("task", t.Path), Selected: t.Path == p.task,
+		name, visit := named(t)
+		if len(t.Agents) > 0 && (t.Key != "" || t.Parent != nil) {
+			visit = strings.TrimPrefix(visit+" · "+t.Agents[0].Title(), " · ")
+		}
+		bars = append(bars, bar{Label: name, Visit: visit, State: state(t), Link: p.query("task", t.Path), Selected: t.Path == p.task,
 			Left: num(left), Width: num(max(0.5, min(100-left, percent(stop.Sub(t.Began))))),
 			Tip: fmt.Sprintf("%s: %s, %s", t.Label(), state(t), inwords.Brief(t.Time.Elapsed(p.now)))})
 	}

@@ -20,7 +20,7 @@ import (
 
 const (
 	frameGap   = 100 * time.Millisecond // between two frames of a page
-	awakenGap  = time.Second            // between two looks at a run that no process executes
+	awakenGap  = 200 * time.Millisecond // between two looks at a run that no process executes
 	keptFor    = time.Minute            // how long the fold of a run is kept that no page shows
 	mostFrames = 64                     // that a slow reader may be behind, before it has to reload
 	beatGap    = 20 * time.Second       // between two signs of life of a stream
@@ -41,6 +41,7 @@ type hub struct {
 	stored   bool          // only stored records come: the process that executes the run cannot be reached
 	changes  uint64
 	wakes    map[chan struct{}]bool
+	poke     chan struct{} // something was done to the run
 	used     time.Time
 }
 
@@ -50,7 +51,7 @@ func (s *server) hub(ctx context.Context, id string) (*hub, error) {
 	h := s.hubs[id]
 	if h == nil {
 		follow, stop := context.WithCancel(s.ctx)
-		h = &hub{s: s, id: id, stop: stop, loaded: make(chan struct{}), wakes: map[chan struct{}]bool{}}
+		h = &hub{s: s, id: id, stop: stop, loaded: make(chan struct{}), wakes: map[chan struct{}]bool{}, poke: make(chan struct{}, 1)}
 		h.run.Window = 32 << 20
 		s.hubs[id] = h
 		go h.follow(follow)
@@ -68,6 +69,18 @@ func (s *server) hub(ctx context.Context, id string) (*hub, error) {
 		return nil, h.err
 	}
 	return h, nil
+}
+
+// poke has a run looked at at once that nobody has executed so far.
+func (s *server) poke(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.hubs[id]; h != nil {
+		select {
+		case h.poke <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // tidy forgets what no page has shown for a while.
@@ -162,6 +175,7 @@ func (h *hub) awaken(ctx context.Context) bool {
 		select {
 		case <-ctx.Done():
 			return false
+		case <-h.poke:
 		case <-time.After(awakenGap):
 		}
 		info, err := h.s.engine.Find(ctx, h.id)
@@ -318,7 +332,7 @@ func (v *view) html(id string) string {
 }
 
 // pump draws frames until ctx ends.
-func (v *view) pump(ctx context.Context, wakes <-chan struct{}) {
+func (v *view) pump(ctx context.Context, wakes <-chan struct{}, gap time.Duration) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -343,7 +357,7 @@ func (v *view) pump(ctx context.Context, wakes <-chan struct{}) {
 		v.mu.Unlock()
 		select {
 		case <-ctx.Done():
-		case <-time.After(frameGap):
+		case <-time.After(gap):
 		}
 	}
 }
@@ -374,7 +388,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, v *view, watch w
 		ctx, stop := context.WithCancel(s.ctx)
 		wakes, leave := watch(ctx)
 		v.rest = func() { stop(); leave() }
-		go v.pump(ctx, wakes)
+		go v.pump(ctx, wakes, s.gap)
 	}
 	v.readers[me] = true
 	now := v.update()

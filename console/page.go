@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/yuin/goldmark"
@@ -27,6 +29,11 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
+// templates reads the pages.
+func templates(s *server) (*template.Template, error) {
+	return template.New("").Funcs(s.functions()).ParseFS(files, "pages/*.html")
+}
+
 // functions are those of the templates. What they return is text unless its type says that it is HTML.
 func (s *server) functions() template.FuncMap {
 	return template.FuncMap{
@@ -35,7 +42,8 @@ func (s *server) functions() template.FuncMap {
 		"count": inwords.Count, "line": transcript.Line, "text": transcript.Clean, "pretty": pretty,
 		"value":  func(raw json.RawMessage) string { return transcript.Clean(transcript.Value(raw)) },
 		"plural": inwords.Plural, "kind": func(f question.Field) string { return f.Words() },
-		"join": strings.Join,
+		"join": strings.Join, "asset": asset, "lines": diffLines,
+		"numbered": func(text string, problems []lintLine) []srcLine { return numbered(text, problems) },
 	}
 }
 
@@ -44,7 +52,7 @@ func glyph(state string) string {
 	switch state {
 	case "running":
 		return "●"
-	case "done", "completed", "ok":
+	case "done", "completed", "ok", "usable", "trusted":
 		return "✓"
 	case "failed", "damaged", "quarantined":
 		return "✗"
@@ -58,6 +66,15 @@ func glyph(state string) string {
 		return "‖"
 	}
 	return "◌"
+}
+
+// asset returns the address of a file, which is another one once the file is.
+func asset(name string) string {
+	b, err := files.ReadFile("static/" + name)
+	if err != nil {
+		b = graphStyle()
+	}
+	return "/static/" + name + "?" + short("v", string(b))
 }
 
 // clocked is a time that may still grow, which the browser then counts.
@@ -163,9 +180,23 @@ func (s *server) page(w http.ResponseWriter, r *http.Request, status int, name s
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	s.write(w, r, status, "text/html; charset=utf-8", out.Bytes())
+}
+
+// write answers with a text, compressed if the browser takes that.
+func (s *server) write(w http.ResponseWriter, r *http.Request, status int, kind string, text []byte) {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Vary", "Accept-Encoding")
+	if len(text) > 1<<10 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		_, _ = z.Write(text) // to memory
+		_ = z.Close()
+		w.Header().Set("Content-Encoding", "gzip")
+		text = b.Bytes()
+	}
 	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes())
+	_, _ = w.Write(text)
 }
 
 func (s *server) folder(known bool) string {
@@ -204,37 +235,42 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
+// A moment is a run as of one of its records.
+type moment struct {
+	mu       sync.Mutex // of what reads it
+	run      transcript.Run
+	progress draw.Progress
+}
+
 // past returns a run as of one of its records, and the number of its last one.
-func (s *server) past(ctx context.Context, id string, at uint64) (*transcript.Run, *draw.Progress, uint64, error) {
+func (s *server) past(ctx context.Context, id string, at uint64) (*moment, uint64, error) {
 	h, err := s.hub(ctx, id)
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, 0, err
 	}
 	h.mu.Lock()
 	head := h.run.Seq
 	h.mu.Unlock()
 	if at > head {
-		return nil, nil, 0, refuse(http.StatusNotFound, "Run %s has no record %d; its last one is %d.", id, at, head)
+		return nil, 0, refuse(http.StatusNotFound, "Run %s has no record %d; its last one is %d.", id, at, head)
 	}
-	store, err := s.host.Store(ctx, true)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	var run transcript.Run
-	var progress draw.Progress
-	for next := uint64(1); next <= at; {
-		recs, err := store.Read(ctx, id, next, int(min(at-next+1, 1000)))
+	m, err := s.folds.of(fmt.Sprint(id, " ", at), func() (*moment, error) {
+		store, err := s.host.Store(ctx, true)
 		if err != nil {
-			return nil, nil, 0, err
+			return nil, err
 		}
-		if len(recs) == 0 {
-			return nil, nil, 0, fmt.Errorf("run %s has no record %d", id, next)
+		m := &moment{}
+		for rec, err := range runlog.Records(ctx, store, id, 0) {
+			if err != nil {
+				return nil, err
+			}
+			if rec.Seq > at {
+				break
+			}
+			m.run.Apply(rec)
+			m.progress.Apply(&rec)
 		}
-		for i := range recs {
-			run.Apply(recs[i])
-			progress.Apply(&recs[i])
-			next = recs[i].Seq + 1
-		}
-	}
-	return &run, &progress, head, nil
+		return m, nil
+	})
+	return m, head, err
 }

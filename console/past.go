@@ -12,7 +12,10 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/catalog/trust"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // historyHandler answers GET /runs/{id}/history: the checkpoints of a run, and the state at one of them with what the superstep before it changed.
@@ -37,6 +40,12 @@ func (s *server) historyHandler(w http.ResponseWriter, r *http.Request) error {
 		}
 		at = n
 	}
+	with := at - 1
+	if text := q.Get("with"); text != "" {
+		if with, err = strconv.Atoi(text); err != nil || with < 0 || with >= len(all) {
+			return refuse(http.StatusNotFound, "Run %s has no checkpoint %q.", info.ID, text)
+		}
+	}
 	data := map[string]any{"Title": "History", "ID": info.ID, "Acts": s.acts(r), "Program": s.opt.Program, "At": at}
 	var rows []map[string]any
 	for i, m := range all {
@@ -44,25 +53,87 @@ func (s *server) historyHandler(w http.ResponseWriter, r *http.Request) error {
 		for _, t := range m.Tasks {
 			done = append(done, transcript.Line(t.Path))
 		}
-		rows = append(rows, map[string]any{"N": i, "Step": m.Step, "Seq": m.Seq, "Done": strings.Join(done, ", "), "Next": transcript.Line(strings.Join(m.Next, ", ")), "Here": i == at})
+		rows = append(rows, map[string]any{"N": i, "Step": m.Step, "Seq": m.Seq, "Done": strings.Join(done, ", "), "Next": transcript.Line(strings.Join(m.Next, ", ")), "Here": i == at, "With": i == with, "Error": failures(m.Tasks)})
 	}
 	data["Rows"] = rows
 	if at >= 0 {
 		m := all[at]
 		data["State"], data["Step"], data["Seq"] = pretty(m.State), m.Step, m.Seq
-		var before json.RawMessage
-		if at > 0 {
-			before = all[at-1].State
+		if with >= 0 {
+			changes, err := superstep.Diff(all[with].State, m.State)
+			if err != nil {
+				return err
+			}
+			data["Changes"] = changesOf(changes)
 		}
-		changes, err := superstep.Diff(before, m.State)
-		if err != nil {
-			return err
-		}
-		data["Changes"] = changesOf(changes)
 		data["Command"] = fmt.Sprintf("%s runs show %s --at @%d --state", s.opt.Program, info.ID, m.Step)
 		data["Fork"] = fmt.Sprintf("%s runs fork %s --from %d", s.opt.Program, info.ID, m.Step)
 	}
 	s.page(w, r, http.StatusOK, "history", data)
+	return nil
+}
+
+func failures(tasks []graph.Result) string {
+	var out []string
+	for _, t := range tasks {
+		if t.Error != "" {
+			out = append(out, transcript.Line(t.Path+": "+t.Error))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// forkHandler answers GET /runs/{id}/fork: what a fork would be, before it is made.
+func (s *server) forkHandler(w http.ResponseWriter, r *http.Request) error {
+	info, err := s.engine.Find(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	from, status := strings.TrimSpace(q.Get("from")), http.StatusOK
+	data := map[string]any{"Title": "Fork", "ID": info.ID, "From": from, "Set": q.Get("set"), "Acts": s.acts(r), "Program": s.opt.Program}
+	if from != "" && from != "edited" {
+		q.Set("from", from)
+		fork, err := s.forkOf(r.Context(), info.ID, q, true)
+		if err != nil {
+			status, data["Problem"] = http.StatusUnprocessableEntity, s.clean(err.Error())
+		} else {
+			data["Fork"], data["State"] = fork, pretty(fork.State)
+		}
+		command := s.opt.Program + " runs fork " + info.ID + " --from " + clean.Shell(from)
+		for line := range strings.SplitSeq(q.Get("set"), "\n") {
+			if line = strings.TrimSpace(line); line != "" {
+				command += " --set " + clean.Shell(line)
+			}
+		}
+		data["Command"] = command
+	}
+	s.page(w, r, status, "fork", data)
+	return nil
+}
+
+// definitionHandler answers GET /runs/{id}/definition: the recipe that a run began with, and how it has changed since.
+func (s *server) definitionHandler(w http.ResponseWriter, r *http.Request) error {
+	info, err := s.engine.Find(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	pinned := s.host.Pinned(r.Context(), info.ID)
+	if len(pinned.Files) == 0 {
+		return refuse(http.StatusNotFound, "Run %s is not of a recipe.", info.ID)
+	}
+	was := pinned.Files[0]
+	s.host.Refresh()
+	data := map[string]any{"Title": "Definition", "ID": info.ID, "Program": s.opt.Program, "Acts": s.acts(r), "File": transcript.Line(was.Name), "Text": s.clean(was.Text),
+		"Resumes": info.Status != runlog.Completed && info.Status != runlog.Cancelled && info.Status != runlog.Partial && info.Status != runlog.Running}
+	if file, changed := s.host.Edited(r.Context(), &info); changed {
+		data["Command"] = s.opt.Program + " runs fork " + info.ID + " --recipe " + clean.Shell(file)
+		if now, err := s.host.Show(host.Workflows, info.Workflow); now != nil && now.Text != "" {
+			data["Diff"] = trust.Diff(was.Text, s.clean(now.Text))
+			data["Forks"] = s.acts(r) && err == nil && len(pinned.Setting.Rules) == 0
+		}
+	}
+	s.page(w, r, http.StatusOK, "definition", data)
 	return nil
 }
 
@@ -80,6 +151,12 @@ func changesOf(list []superstep.Change) []change {
 // diffHandler answers GET /diff: how two runs differ.
 func (s *server) diffHandler(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
+	if runs := q["run"]; len(runs) > 2 {
+		return refuse(http.StatusUnprocessableEntity, "Select two runs to compare, and not %d.", len(runs))
+	} else if len(runs) > 0 {
+		q.Set("a", runs[0])
+		q.Set("b", strings.Join(runs[1:], ""))
+	}
 	data := map[string]any{"Title": "Compare", "A": q.Get("a"), "B": q.Get("b"), "Program": s.opt.Program}
 	if q.Get("a") != "" && q.Get("b") != "" {
 		a, err := s.engine.Find(r.Context(), q.Get("a"))

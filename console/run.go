@@ -57,7 +57,7 @@ func (s *server) runOf(r *http.Request) (*runPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &runPage{s: s, acts: s.guard.of(r) == operating && !s.opt.ReadOnly, id: info.ID, task: q.Get("task"), tab: cmp.Or(q.Get("tab"), "trace"), now: s.opt.Now()}
+	p := &runPage{s: s, acts: s.acts(r), id: info.ID, task: q.Get("task"), tab: cmp.Or(q.Get("tab"), "trace"), now: s.opt.Now()}
 	for name, to := range map[string]func(n uint64){"at": func(n uint64) { p.at = n }, "from": func(n uint64) { p.from = int(min(n, 1<<20)) }} {
 		if text := q.Get(name); text != "" {
 			n, err := strconv.ParseUint(text, 10, 63)
@@ -67,7 +67,9 @@ func (s *server) runOf(r *http.Request) (*runPage, error) {
 			to(n)
 		}
 	}
-	p.shape = s.shapeOf(info.ID)
+	p.shape = func() (*svgShape, error) {
+		return s.shapes.of(info.ID, func() (*svgShape, error) { return s.shapeOf(info.ID) })
+	}
 	return p, nil
 }
 
@@ -119,11 +121,13 @@ func (s *server) runHandler(w http.ResponseWriter, r *http.Request) error {
 	}
 	data := map[string]any{"ID": p.id, "At": p.at, "Query": p.query, "Tab": p.tab, "Acts": p.acts, "Program": s.opt.Program}
 	if p.at > 0 {
-		run, progress, head, err := s.past(r.Context(), p.id, p.at)
+		m, head, err := s.past(r.Context(), p.id, p.at)
 		if err != nil {
 			return err
 		}
-		p.r, p.progress, p.status, p.acts = run, progress, run.Status, false
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		p.r, p.progress, p.status, p.acts = &m.run, &m.progress, m.run.Status, false
 		data["Head"] = head
 		for _, l := range p.lists() {
 			var b strings.Builder
@@ -144,20 +148,35 @@ func (s *server) runHandler(w http.ResponseWriter, r *http.Request) error {
 		}
 		v.mu.Unlock()
 		h.mu.Lock()
-		p.r = &h.run
-		data["Head"] = h.run.Seq
+		data["Head"], data["Title"], data["Chat"] = h.run.Seq, h.titled(), chats(&h.run)
+		over := h.run.Status == runlog.Completed || h.run.Status == runlog.Cancelled
 		h.mu.Unlock()
+		if info, err := s.engine.Find(r.Context(), p.id); err == nil && !over {
+			s.host.Refresh()
+			if file, changed := s.host.Edited(r.Context(), &info); changed {
+				data["Edited"] = transcript.Line(file)
+			}
+		}
 		data["Stream"] = fmt.Sprintf("/runs/%s/events?%s", p.id, r.URL.Query().Encode())
 		data["Since"] = fmt.Sprintf("%s.%d", s.epoch, n)
 	}
-	data["Title"] = p.title()
-	s.page(w, r, http.StatusOK, "run", data)
+	if p.at > 0 {
+		data["Title"] = title(p.r, p.id)
+	}
+	name := "run"
+	if p.tab == chatTab {
+		name = "chat"
+	}
+	s.page(w, r, http.StatusOK, name, data)
 	return nil
 }
 
-func (p *runPage) title() string {
-	return cmp.Or(transcript.Line(p.r.Title), transcript.Line(p.r.Workflow), p.id)
+func title(r *transcript.Run, id string) string {
+	return cmp.Or(transcript.Line(r.Title), transcript.Line(r.Workflow), id)
 }
+
+// titled is the title of the run of a hub. The caller holds mu.
+func (h *hub) titled() string { return title(&h.run, h.id) }
 
 // runEvents answers GET /runs/{id}/events.
 func (s *server) runEvents(w http.ResponseWriter, r *http.Request) error {
@@ -178,6 +197,9 @@ func (s *server) runEvents(w http.ResponseWriter, r *http.Request) error {
 
 // lists draws the page.
 func (p *runPage) lists() []list {
+	if p.tab == chatTab {
+		return []list{{"head", []piece{{"run-head", 0, p.head}}}, {"why", p.why()}, {"asks", p.asks()}, p.conversation()}
+	}
 	out := []list{{"head", []piece{{"run-head", 0, p.head}}}, {"why", p.why()}, {"asks", p.asks()}, p.graph(), p.timeline(), p.tasks(), p.todos()}
 	return append(out, p.detail()...)
 }
@@ -205,10 +227,10 @@ func (p *runPage) head() string {
 	used := r.Used()
 	status := p.shown()
 	return p.s.html("run-head", map[string]any{
-		"ID": p.id, "Title": p.title(), "Workflow": transcript.Line(r.Workflow), "Status": status, "Time": clock(r.Time, p.now), "Tokens": inwords.Count(used.In + used.Out),
+		"ID": p.id, "Title": title(r, p.id), "Workflow": transcript.Line(r.Workflow), "Status": status, "Time": clock(r.Time, p.now), "Tokens": inwords.Count(used.In + used.Out),
 		"Agents": used.Agents, "Money": p.money(), "Parent": transcript.Line(r.Parent), "Started": r.Started, "Retries": r.Retries, "Error": transcript.Clean(r.Error),
 		"Acts": p.acts, "Actions": p.actions(status), "Sandbox": transcript.Line(r.Sandbox), "Imported": r.Imported, "Stored": p.stored && status == string(runlog.Running),
-		"Inputs": pretty(r.Inputs), "Output": p.s.valued(r.Output), "Budget": p.budget(), "Stamp": p.s.opt.Program,
+		"Inputs": pretty(r.Inputs), "Output": p.s.valued(r.Output), "Budget": p.budget(), "Chat": p.tab == chatTab, "Code": r.Code,
 	})
 }
 
@@ -289,7 +311,16 @@ func (p *runPage) why() []piece {
 			text += " " + inwords.Plural(active, "other task") + " continue."
 		}
 	case wait == nil:
-		return nil
+		queued := 0
+		for _, t := range r.Active() {
+			if t.Queued {
+				queued++
+			}
+		}
+		if r.Status != runlog.Running || active > 0 || queued == 0 {
+			return nil
+		}
+		text = inwords.Plural(queued, "task") + " wait for a place: as many run at once, here or elsewhere, as the setting parallel-agents lets."
 	case wait.What == "budget":
 		text = "Paused: its budget is used up. Raise it to continue."
 		if r.Short != nil {
@@ -302,9 +333,9 @@ func (p *runPage) why() []piece {
 		}
 		text += "."
 	case wait.What == "worker":
-		text = "Interrupted: the process that executed it is gone. Resume it, or start a worker."
+		text = "Interrupted" + by(r.By) + ": no process executes it. Resume it, or start a worker with `" + p.s.opt.Program + " worker`."
 	case wait.What == "operator":
-		text = "Paused" + by(r.By) + "."
+		text = "Paused" + by(r.By) + ": no process executes it. Resume it to continue."
 	case wait.What == "storage":
 		text = "Waiting: the store could take no more. Resume it once there is room."
 	case wait.What == "person" && r.AwaitsMessage():
@@ -338,6 +369,9 @@ func digest(q *runlog.Question) string {
 func (p *runPage) asks() []piece {
 	var out []piece
 	for _, q := range p.r.Open() {
+		if p.tab == chatTab && q.Kind == runlog.QuestionMessage {
+			continue // the page has a place for the next message
+		}
 		id := short("ask-", q.Path, q.Key)
 		out = append(out, piece{id, 1, func() string { return p.s.html("ask", p.s.card(id, p.id, q, p.acts)) }})
 	}
@@ -361,6 +395,8 @@ type askCard struct {
 	Free                       bool // any text may be answered
 	Default                    string
 	Acts                       bool
+	Wanted                     string // the type of the answer, in words
+	Unknown                    bool   // whether an effect happened is not known
 	Command                    string
 }
 
@@ -416,7 +452,13 @@ func (s *server) card(id, run string, q *transcript.Question, acts bool) *askCar
 		c.Form = form.With(asked.Default)
 	default:
 		c.Free = true
+		if t := question.TypeOf(asked.Schema); t == "boolean" {
+			c.Free, c.Choices = false, []askChoice{{Choice: question.Choice{Answer: "true", Name: "yes"}}, {Choice: question.Choice{Answer: "false", Name: "no"}}}
+		} else if t != "" && t != "string" {
+			c.Wanted = question.KindOf(t)
+		}
 	}
+	_, c.Unknown = asked.Unknown()
 	if call := asked.Call; call != nil {
 		c.Text = question.Wants(call)
 		c.Because = question.Because(call.Rule, call.Origin, call.Reason)
@@ -436,6 +478,9 @@ func (s *server) card(id, run string, q *transcript.Question, acts bool) *askCar
 		}
 	}
 	c.Command = s.opt.Program + " runs answer " + run + " " + clean.Shell(q.Path+":"+q.Key+"=ANSWER")
+	if c.Unknown {
+		c.Command = s.opt.Program + " runs resolve " + run + " " + clean.Shell(q.Path) + " --result OUTPUT"
+	}
 	return c
 }
 
@@ -452,7 +497,7 @@ func (p *runPage) graph() list {
 		if err != nil {
 			return p.s.html("run-graph", map[string]any{"None": transcript.Line(err.Error())})
 		}
-		return p.s.html("run-graph", map[string]any{"SVG": shape.draw(states, transcript.Top(p.task)), "Nodes": len(shape.Nodes)})
+		return p.s.html("run-graph", map[string]any{"SVG": shape.draw(states, p.task), "Nodes": len(shape.Nodes)})
 	}}}}
 }
 
@@ -483,7 +528,8 @@ type taskRow struct {
 	State                               string
 	Step, Attempt, Tools                int
 	Time                                clocked
-	Tokens, Cost, Note                  string
+	Tokens, Cost, Note, About           string
+	Visit                               string // of a node that has run before
 	Selected, OnError                   bool
 }
 
@@ -525,10 +571,17 @@ func (p *runPage) tasks() list {
 		id := short("task-", t.Path)
 		l.pieces = append(l.pieces, piece{id, t.Rev + 1, func() string {
 			cost, tools := t.Total()
-			row := &taskRow{ID: id, Path: t.Path, Label: t.Label(), Link: p.query("task", t.Path), Agent: t.Agent, Depth: t.Depth, State: state(t), Step: t.Step + 1,
+			name, visit := named(t)
+			row := &taskRow{ID: id, Path: t.Path, Label: name, Visit: visit, Link: p.query("task", t.Path), Agent: t.Agent, Depth: t.Depth, State: state(t), Step: t.Step + 1,
 				Attempt: t.Attempt, Tools: tools, Time: clock(t.Time, p.now), Selected: t.Path == p.task, OnError: len(t.Bad) > 0, Note: cmp.Or(t.Error, t.Why)}
 			if n := t.Usage.In + t.Usage.Out; n > 0 {
 				row.Tokens, row.Cost = inwords.Count(n), cost.String()
+			}
+			if len(t.Children) > 0 && cost != nil {
+				row.Cost = cost.String() // with theirs
+			}
+			if len(t.Agents) > 0 && (t.Key != "" || t.Parent != nil) {
+				row.About = t.Agents[0].Title() // what tells the items of a list apart
 			}
 			if tool := t.Current(); tool != nil {
 				row.Doing = strings.TrimSpace(tool.Name + " " + tool.Arg)
@@ -569,6 +622,12 @@ func (p *runPage) detail() []list {
 	about, parts := list{id: "detail"}, list{id: "parts"}
 	t := p.r.Task(p.task)
 	if t == nil {
+		if all := p.within(); len(all) > 0 {
+			about.pieces = []piece{{"task-about", 0, func() string {
+				return p.s.html("task-group", map[string]any{"Node": p.task, "N": len(all), "Rows": p.group(all)})
+			}}}
+			return []list{about, parts}
+		}
 		about.pieces = []piece{{"task-about", 1, func() string { return p.s.html("task-none", map[string]any{"Task": p.task}) }}}
 		return []list{about, parts}
 	}
@@ -583,7 +642,7 @@ func (p *runPage) detail() []list {
 			up = p.query("task", t.Parent.Path)
 		}
 		return p.s.html("task-about", map[string]any{"Task": t, "State": state(t), "Time": clock(t.Time, p.now), "Agents": agents, "Up": up, "Tab": p.tab,
-			"Tabs": p.tabs(), "Acts": p.acts && !t.Ended() && t.Agent != "", "Rerun": p.acts && t.Ended() && t.Depth == 0, "Run": p.id, "Program": p.s.opt.Program,
+			"Tabs": p.tabs(), "Attempts": attempts(t), "Within": p.group(t.Children), "Output": p.output(t), "Cost": first(t.Total()), "Acts": p.acts && !t.Ended() && t.Agent != "", "Rerun": p.acts && t.Ended() && t.Depth == 0, "Run": p.id, "Program": p.s.opt.Program,
 			"Command": p.s.opt.Program + " runs fork " + p.id + " --from " + clean.Shell(t.Path), "Key": "", "Stop": p.acts && !t.Ended() && t.Depth > 0})
 	}}}
 	if p.tab != "trace" {
@@ -606,9 +665,85 @@ func (p *runPage) detail() []list {
 	return []list{about, parts}
 }
 
+func first(c *transcript.Cost, _ int) string { return c.String() }
+
+// named returns the name of a task, and which run of its node it is, "" for the first.
+func named(t *transcript.Task) (name, visit string) {
+	name = t.Label()
+	if i := strings.LastIndexByte(name, '#'); i >= 0 && strings.HasSuffix(t.Path, name[i:]) {
+		return name[:i], "iteration " + name[i+1:]
+	}
+	return name, ""
+}
+
+// bare returns the path of a task as a graph has it: without keys and visits.
+func bare(path string) string {
+	elements := strings.Split(path, "/")
+	for i, e := range elements {
+		elements[i], _ = transcript.Names(e)
+	}
+	return strings.Join(elements, "/")
+}
+
+// within returns the tasks of the selected node, of which there may be many.
+func (p *runPage) within() []*transcript.Task {
+	if p.task == "" {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(p.r.Tasks), func(t *transcript.Task) bool { return bare(t.Path) != p.task })
+}
+
+// group returns the tasks of one node, or within one, to choose from.
+func (p *runPage) group(tasks []*transcript.Task) []map[string]any {
+	all := slices.SortedStableFunc(slices.Values(tasks), p.r.Compare)
+	var rows []map[string]any
+	for _, t := range all[:min(len(all), tasksPage)] {
+		name, visit := named(t)
+		about := ""
+		if len(t.Agents) > 0 {
+			about = t.Agents[0].Title()
+		}
+		rows = append(rows, map[string]any{"Name": name, "Visit": visit, "About": about, "State": state(t), "Link": p.query("task", t.Path), "Time": clock(t.Time, p.now), "Note": cmp.Or(t.Error, t.Why)})
+	}
+	return rows
+}
+
+// attempts returns what went wrong in a task before.
+func attempts(t *transcript.Task) []string {
+	var out []string
+	for i := range t.Parts {
+		if x := &t.Parts[i]; x.Kind == transcript.Retry || x.Kind == transcript.Failure {
+			out = append(out, x.Text)
+		}
+	}
+	return out
+}
+
+// output returns what a task has given: its update of the state, or the text that its agent said last.
+func (p *runPage) output(t *transcript.Task) template.HTML {
+	if p.tab != "output" || !t.Ended() {
+		return ""
+	}
+	if t.Depth == 0 {
+		ctx, cancel := context.WithTimeout(p.s.ctx, 10*time.Second)
+		defer cancel()
+		for m, err := range p.s.engine.History(ctx, p.id) {
+			if err != nil {
+				break
+			}
+			for _, x := range m.Tasks {
+				if x.Path == t.Path {
+					return p.s.valued(x.Update)
+				}
+			}
+		}
+	}
+	return markdown(t.Last())
+}
+
 func (p *runPage) tabs() [][2]string {
 	var out [][2]string
-	for _, tab := range []string{"trace", "input", "tokens"} {
+	for _, tab := range []string{"trace", "input", "output", "tokens"} {
 		out = append(out, [2]string{tab, p.query("tab", strings.TrimPrefix(tab, "trace"))})
 	}
 	return out

@@ -28,6 +28,7 @@ type runsPage struct {
 	workflow, q string
 	before      string // the ID of the last run of the page before
 	acts        bool
+	pick        bool   // rows can be selected
 	next        string // the last run of this page, if another one follows
 	counts      map[string]int
 }
@@ -37,7 +38,7 @@ var tabs = []struct{ Name, Title string }{{"all", "All"}, {"needs-you", "Needs y
 func (s *server) runsOf(r *http.Request) (*runsPage, error) {
 	q := r.URL.Query()
 	p := &runsPage{s: s, tab: cmp.Or(q.Get("tab"), "all"), workflow: q.Get("workflow"), q: strings.TrimSpace(q.Get("q")), before: q.Get("before"),
-		acts: s.guard.of(r) == operating && !s.opt.ReadOnly}
+		acts: s.acts(r), pick: true}
 	if !slices.ContainsFunc(tabs, func(t struct{ Name, Title string }) bool { return t.Name == p.tab }) {
 		return nil, refuse(http.StatusBadRequest, "tab: there is no list %q.", p.tab)
 	}
@@ -88,7 +89,10 @@ func (p *runsPage) read(ctx context.Context) ([]host.RunItem, error) {
 	var shown []runlog.Info
 	skip := p.before != ""
 	for _, i := range infos {
-		sum := summary.Of(&i)
+		var sum *summary.Summary
+		if !i.Status.Ended() && i.Status != runlog.Failed { // else it is in no list for what it waits for
+			sum = summary.Of(&i)
+		}
 		for _, t := range tabs {
 			if belongs(t.Name, &i, sum) {
 				p.counts[t.Name]++
@@ -121,7 +125,7 @@ func found(i *runlog.Info, q string) bool {
 // runRow is a run for its template.
 type runRow struct {
 	host.RunItem
-	Acts      bool
+	Pick      bool   // it can be selected
 	State     string // as people read it
 	Progress  string
 	Where     string // the step that it is at, or has failed in
@@ -164,7 +168,7 @@ func (p *runsPage) lists() []list {
 
 func (p *runsPage) row(i host.RunItem) *runRow {
 	i.Title, i.Workflow = transcript.Line(i.Title), transcript.Line(i.Workflow)
-	row := &runRow{RunItem: i, Acts: p.acts, State: string(i.Status), Spent: i.Cost.String(), Stamp: i.Created.UTC().Format(time.RFC3339), TokenText: inwords.Count(int(i.Tokens))}
+	row := &runRow{RunItem: i, Pick: p.pick, State: string(i.Status), Spent: i.Cost.String(), Stamp: i.Created.UTC().Format(time.RFC3339), TokenText: inwords.Count(int(i.Tokens))}
 	if i.Nodes > 0 {
 		row.Progress = fmt.Sprintf("%d/%d", i.Done, i.Nodes)
 	} else if i.Step > 0 {
@@ -189,7 +193,7 @@ func (s *server) runsHandler(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v := p.live()
-	data := map[string]any{"Title": "Runs", "Acts": p.acts, "Tab": p.tab, "Workflow": p.workflow, "Q": p.q, "Program": s.opt.Program, "Workflows": []string{}}
+	data := map[string]any{"Title": "Runs", "Here": p.query(), "Acts": p.acts, "Tab": p.tab, "Workflow": p.workflow, "Q": p.q, "Program": s.opt.Program, "Workflows": []string{}}
 	v.mu.Lock()
 	n := v.update()
 	for id := range v.order {

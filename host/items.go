@@ -144,6 +144,15 @@ func (h *Host) recipeItem(e *catalog.RecipeFile, listed catalog.Item) Item {
 	return i
 }
 
+// brokenItem returns a recipe that has mistakes.
+func brokenItem(e *catalog.RecipeFile) *Item {
+	i := &Item{Item: catalog.Item{Name: e.Name, Kind: "recipe", Source: e.Scope, Path: e.File, State: catalog.Invalid, Overrides: e.Overrides}, Text: string(e.Text), file: e}
+	for _, p := range e.Problems {
+		i.Problems = append(i.Problems, p.Error())
+	}
+	return i
+}
+
 // Sketch returns a workflow that has the inputs of a recipe but does nothing. If the recipe is missing or unusable,
 // it returns nil.
 func (i *Item) Sketch() *workflow.Workflow {
@@ -204,7 +213,7 @@ func (h *Host) Show(kind, name string) (*Item, error) {
 func (h *Host) showWorkflow(name string) (*Item, error) {
 	i, err := h.Look(name)
 	if err != nil {
-		return nil, err
+		return i, err
 	}
 	for _, j := range i.Judgements {
 		i.Facts = append(i.Facts, [2]string{"needs", "a language model: " + j.String()})
@@ -227,7 +236,7 @@ func (h *Host) showWorkflow(name string) (*Item, error) {
 }
 
 // Look returns the workflow that a word names by its name, an alias or the path of a recipe, trusted or not; or the draft of
-// that name.
+// that name. A recipe with mistakes is returned with them.
 func (h *Host) Look(word string) (*Item, error) {
 	if h.IsFile(word) {
 		e, err := h.loadRecipe(word)
@@ -254,11 +263,14 @@ func (h *Host) Look(word string) (*Item, error) {
 		}
 		switch {
 		case err == nil && e.Recipe == nil:
-			return nil, invalid(e)
+			return brokenItem(e), invalid(e)
 		case err == nil:
 			i := h.recipeItem(e, listed)
 			return &i, nil
 		case !errors.As(err, new(*catalog.NotFoundError)):
+			if bad, ok := errors.AsType[*catalog.InvalidError](err); ok {
+				return brokenItem(bad.Entry), recipeError(err)
+			}
 			return nil, recipeError(err)
 		}
 	}

@@ -171,5 +171,8 @@ func (h *Host) LintText(file string, text []byte) (recipe.Problems, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.checkText(file, text), nil
+	_, problems := recipe.Parse(file, text)
+	problems = append(problems, p.checkText(file, text)...)
+	slices.SortStableFunc(problems, func(a, b *recipe.Problem) int { return cmp.Or(a.Pos.Line-b.Pos.Line, a.Pos.Col-b.Pos.Col) })
+	return problems, nil
 }

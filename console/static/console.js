@@ -82,10 +82,18 @@ function tick() {
   }
 }
 
+// The list of runs as it was filtered last is where "Runs" leads back to.
+if (location.pathname === "/runs") sessionStorage.setItem("runs", location.search);
+
 // dress makes new elements work.
 function dress(root) {
   const all = (sel) => [...(root.matches?.(sel) ? [root] : []), ...root.querySelectorAll(sel)];
   for (const g of all("[data-graph]")) graph(g);
+  for (const a of all('a.back[href="/runs"]')) a.href = "/runs" + (sessionStorage.getItem("runs") || "");
+  for (const f of all("[data-into]")) f.addEventListener("change", async () => {
+    const to = f.form.elements[f.dataset.into];
+    to.value = await f.files[0].text(); to.dispatchEvent(new Event("input", { bubbles: true })); f.value = "";
+  });
   for (const f of all("form[data-armed]")) { // nothing is answered by a click or a key that was meant for what was there before
     f.inert = true;
     setTimeout(() => { f.inert = false; }, 400);
@@ -94,7 +102,7 @@ function dress(root) {
 
 document.addEventListener("submit", async (e) => {
   const form = e.target;
-  if (!form.matches("[data-send]")) return;
+  if (!form.matches("[data-send]") || e.submitter?.hasAttribute("formaction")) return;
   e.preventDefault();
   const by = e.submitter, sure = by?.dataset.sure;
   if (sure && !confirm(sure)) return;
@@ -109,7 +117,8 @@ document.addEventListener("submit", async (e) => {
     say("Done.");
     const to = new URL(r.headers.get("Superstep-Location") || "", location.href);
     if (to.pathname !== location.pathname) location.href = to;
-    else form.reset();
+    else if (document.body.dataset.stream) form.reset();
+    else location.reload();
   } catch (err) {
     delete form.dataset.once;
     const p = document.createElement("p");
@@ -131,6 +140,7 @@ function graph(box) {
     const k = Math.min(Math.max(f, 40 / v.width), Math.max(1, 4 * w0 / v.width));
     v = { x: cx - (cx - v.x) * k, y: cy - (cy - v.y) * k, width: v.width * k, height: v.height * k }; show();
   };
+  box.style.height = Math.min(innerHeight * 0.7, Math.max(160, h0 * Math.min(1, box.clientWidth / w0 || 1))) + "px"; // as high as it is, if there is room
   svg.removeAttribute("width"); svg.removeAttribute("height");
   const bar = document.createElement("div");
   bar.className = "zoom";
@@ -186,7 +196,7 @@ document.addEventListener("keydown", (e) => {
   const at = rows.indexOf(document.activeElement);
   if (e.key === "j" || e.key === "k") rows[Math.max(0, Math.min(rows.length - 1, at + (e.key === "j" ? 1 : -1)))]?.focus();
   else if (e.key === "/") { const s = document.querySelector("input[type=search]"); if (s) { e.preventDefault(); s.focus(); } }
-  else if (before === "g") { const to = { r: "/runs", w: "/workflows", a: "/agents", t: "/tools", s: "/settings" }[e.key]; if (to) location.href = to; }
+  else if (before === "g") { const to = { r: "/runs", c: "/chats", w: "/workflows", a: "/agents", t: "/tools", s: "/settings" }[e.key]; if (to) location.href = to; }
   before = e.key;
 });
 
@@ -204,7 +214,16 @@ for (const area of document.querySelectorAll("[data-lint]")) {
       const t = document.createElement("template");
       t.innerHTML = trusted.createHTML(await r.text());
       document.getElementById("lint").replaceChildren(t.content);
+      area.rows = area.value.split("\n").length + 1;
     }, 250);
+  });
+  document.getElementById("lint").addEventListener("click", (e) => { // to the line of a problem
+    const line = Number(e.target.dataset?.line);
+    if (!line) return;
+    e.preventDefault();
+    const lines = area.value.split("\n"), from = lines.slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+    area.focus(); area.setSelectionRange(from, from + (lines[line - 1] || "").length);
+    document.getElementById("line-" + line)?.scrollIntoView({ block: "center" });
   });
   document.querySelector("[data-download]")?.addEventListener("click", (e) => {
     e.target.href = URL.createObjectURL(new Blob([area.value], { type: "application/yaml" }));

@@ -1,0 +1,143 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	failing = `name: fails
+description: Reads a file that is not there.
+steps:
+  - id: plan
+    tool: glob
+    args: {pattern: "*.md"}
+  - id: read
+    depends_on: [plan]
+    tool: read_file
+    args: {path: nothing.txt}
+  - id: report
+    depends_on: [read]
+    tool: glob
+    args: {pattern: "*.md"}
+output: "{{steps.report.output}}"
+`
+	broken = `name: broken
+description: Has a mistake.
+steps:
+  - id: plan
+    tool: glob
+    args: {pattern: "*.md"}
+  - id: write
+    depends_on: [plam]
+    tool: glob
+    args: {pattern: "*.md"}
+`
+)
+
+// A project of recipes: what is wrong is marked at its line, what failed runs again, forks are previewed, and edits are shown before they are taken.
+func TestRecipes(t *testing.T) {
+	dir := t.TempDir()
+	in := filepath.Join(dir, ".superstep", "workflows")
+	write := func(name, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(in, 0o755), os.WriteFile(filepath.Join(in, name+".yaml"), []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("fails", failing)
+	write("broken", broken)
+	_, ts := serveIn(t, dir, &Options{Default: func(name string) string { return "the default of " + name }})
+	page := func(path string, status int, want ...string) string {
+		t.Helper()
+		res, body := send(t, ts, "GET", path, "operator-token", nil)
+		if res.StatusCode != status {
+			t.Fatalf("%s gives %d: %s", path, res.StatusCode, body)
+		}
+		for _, w := range want {
+			if !strings.Contains(body, w) {
+				t.Errorf("%s lacks %q: %s", path, w, body)
+			}
+		}
+		return body
+	}
+	post := func(path string, form url.Values, status int, want string) *http.Response {
+		t.Helper()
+		res, body := send(t, ts, "POST", path, "operator-token", form)
+		if res.StatusCode != status || !strings.Contains(body, want) {
+			t.Fatalf("%s gives %d: %s", path, res.StatusCode, body)
+		}
+		return res
+	}
+	page("/workflows/broken", 200, "depends_on: [plam]", `<span id="line-8" class="bad"`, "no step `plam`")
+	post("/lint", url.Values{"text": {strings.Replace(broken, "plam", "plan", 1)}}, 200, "no problems")
+	page("/workflows/fails", 200, "path: nothing.txt", "<svg")
+	page("/settings", 200, "the default of max-agents")
+	page("/tools/read_file", 200, "Rules about it", "read_file(**)")
+
+	run := func() string {
+		id := strings.TrimPrefix(post("/runs", url.Values{"workflow": {"fails"}}, 303, "").Header.Get("Location"), "/runs/")
+		for end := time.Now().Add(20 * time.Second); !strings.Contains(page("/runs/"+id, 200), "! partial"); {
+			if time.Now().After(end) {
+				t.Fatal("it does not end")
+			}
+		}
+		return id
+	}
+	id := run()
+	page("/runs/"+id+"?task=report", 200, "It ran on the error text of read")
+	page("/runs/"+id+"?task=plan&tab=output", 200, `class="prose"`)
+	page("/runs/"+id+"/history?step=2&with=0", 200, "What changed since", `<option value="0" selected>`)
+	page("/runs/"+id+"/history?step=0", 200, "State after 0 supersteps")
+	page("/runs/"+id+"/history?step=2&with=9", 404)
+	page("/runs/"+id+"/fork?from=read", 200, "computed next: read", "no effect of the run happens again", "runs fork "+id+" --from read")
+	page("/runs/"+id+"/fork?from=nowhere", 422, "nowhere")
+
+	// Again: from the list, of what failed only.
+	post("/runs/bulk", url.Values{"do": {"again"}, "run": {id}, "to": {"//evil.example/"}}, 303, "")
+	body := page("/runs", 200, `fork of <a href="/runs/`+id)
+	i := strings.Index(body, `<tr id="run-`) + len(`<tr id="run-`)
+	again := body[i : i+strings.IndexByte(body[i:], '"')]
+	page("/diff?run="+id+"&run="+again, 200, "runs diff "+id+" "+again)
+	page("/diff?run=a&run=b&run=c", 422, "Select two")
+
+	// The recipe is edited: it is shown what has changed, and a fork takes the new one.
+	page("/runs/"+id+"/definition", 200, "is as it was")
+	write("fails", strings.Replace(failing, "nothing.txt", "notes.md", 1))
+	if err := os.WriteFile(filepath.Join(dir, "notes.md"), []byte("# Notes\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	page("/runs/"+id, 200, "has changed since this run began")
+	page("/runs/"+id+"/definition", 200, "path: notes.md", `class="add"`, "Fork with the edited one")
+	fork := post("/runs/"+id+"/fork", url.Values{"from": {"edited"}}, 303, "").Header.Get("Location")
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(page(fork, 200), "✓ completed"); {
+		if time.Now().After(end) {
+			t.Fatal("the fork does not complete")
+		}
+	}
+}
+
+// What was computed for the last keys is held, and no more of it.
+func TestKept(t *testing.T) {
+	k, made := kept[int]{most: 2}, 0
+	get := func(key string) {
+		if _, err := k.of(key, func() (int, error) { made++; return made, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range []string{"a", "b", "a", "c", "a", "b"} {
+		get(key)
+	}
+	if made != 4 || len(k.vals) != 2 || len(k.keys) != 2 { // a, b, c, and b again
+		t.Errorf("%d made, %v held", made, k.vals)
+	}
+	if _, err := k.of("x", func() (int, error) { return 0, errors.New("no") }); err == nil || len(k.vals) != 2 {
+		t.Error("what fails is held")
+	}
+}
