@@ -333,8 +333,8 @@ func (s *server) forkOf(ctx context.Context, id string, form url.Values, preview
 		}
 	}
 	at, opt := uint64(0), &superstep.ForkOptions{}
-	switch from := form.Get("from"); {
-	case from == "edited":
+	switch from := form.Get("from"); from {
+	case "edited":
 		was, set := s.host.Pinned(ctx, info.ID).Setting, s.host.Settings()
 		if len(was.Rules) > 0 {
 			return nil, refuse(http.StatusConflict, "Run %s has rules of its own: fork it with `%s runs fork %[1]s --recipe FILE`.", info.ID, s.opt.Program)
@@ -346,7 +346,7 @@ func (s *server) forkOf(ctx context.Context, id string, form url.Values, preview
 			return nil, refuse(http.StatusUnprocessableEntity, "%v", err)
 		}
 		return s.engine.ForkTo(ctx, info.ID, w)
-	case from == "failed":
+	case "failed":
 		in, tasks, err := s.engine.Failed(ctx, info.ID)
 		if err == nil && in != info.ID {
 			err = refuse(http.StatusConflict, "Run %s began after task %s had failed: fork run %s.", info.ID, tasks[0], in)

@@ -201,7 +201,8 @@ func (s *server) enter(w http.ResponseWriter, r *http.Request, token string) {
 
 // fail answers a request with an error: a page for people, and a problem document for programs.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	status, text := http.StatusInternalServerError, err.Error()
+	var status int
+	text := err.Error()
 	var no *refusal
 	var wrong *host.Error
 	switch {

@@ -43,7 +43,7 @@ func (s *server) functions() template.FuncMap {
 		"value":  func(raw json.RawMessage) string { return transcript.Clean(transcript.Value(raw)) },
 		"plural": inwords.Plural, "kind": func(f question.Field) string { return f.Words() },
 		"join": strings.Join, "asset": asset, "lines": diffLines,
-		"numbered": func(text string, problems []lintLine) []srcLine { return numbered(text, problems) },
+		"numbered": numbered,
 	}
 }
 

@@ -67,7 +67,7 @@ func TestRecipes(t *testing.T) {
 		}
 		return body
 	}
-	post := func(path string, form url.Values, status int, want string) *http.Response {
+	post := func(path string, form url.Values, status int, want string) got {
 		t.Helper()
 		res, body := send(t, ts, "POST", path, "operator-token", form)
 		if res.StatusCode != status || !strings.Contains(body, want) {

@@ -193,7 +193,12 @@ func (s *server) runsHandler(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v := p.live()
-	data := map[string]any{"Title": "Runs", "Here": p.query(), "Acts": p.acts, "Tab": p.tab, "Workflow": p.workflow, "Q": p.q, "Program": s.opt.Program, "Workflows": []string{}}
+	data := map[string]any{"Title": "Runs", "Here": p.query(), "Acts": p.acts, "Tab": p.tab, "Workflow": p.workflow, "Q": p.q, "Program": s.opt.Program, }
+	names := []string{}
+	for _, w := range s.engine.Workflows() {
+		names = append(names, w.Name)
+	}
+	data["Workflows"] = names
 	v.mu.Lock()
 	n := v.update()
 	for id := range v.order {
@@ -201,9 +206,6 @@ func (s *server) runsHandler(w http.ResponseWriter, r *http.Request) error {
 	}
 	v.mu.Unlock()
 	data["Stream"], data["Since"] = "/runs/events?"+r.URL.Query().Encode(), fmt.Sprintf("%s.%d", s.epoch, n)
-	for _, w := range s.engine.Workflows() {
-		data["Workflows"] = append(data["Workflows"].([]string), w.Name)
-	}
 	s.page(w, r, http.StatusOK, "runs", data)
 	return nil
 }

@@ -173,7 +173,7 @@ func TestUnknownWorkflow(t *testing.T) {
 	}{
 		{"What is a recipe", `there is no workflow "What is a recipe"` + "\n  • ask it of documents: superstep run research \"What is a recipe\" --docs .\n"},
 		{`Who says "hi"?`, `superstep run research 'Who says "hi"?' --docs .`},
-		{"nope", `there is no workflow "nope". There are: research, adversarial-verification, `},
+		{"nope", `there is no workflow "nope". There are: research, ralph, adversarial-verification, `},
 		{"reserch", `there is no workflow "reserch"; did you mean "research"?`},
 		{"code-reviw", `there is no workflow "code-reviw"; did you mean "code-review"?`},
 	} {

@@ -161,6 +161,7 @@ func (f Form) Object(values []json.RawMessage) string {
 	return "{" + strings.Join(out, ",") + "}"
 }
 
+// Example returns a value that the schema of the field admits, as JSON.
 func (f *Field) Example() []byte {
 	var b bytes.Buffer
 	switch {

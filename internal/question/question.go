@@ -191,6 +191,7 @@ func InFull(c *runlog.QuestionCall) string {
 	return string(c.Args)
 }
 
+// AllowedBy says what allowed a call: a rule, or that the tool needs none.
 func AllowedBy(p *runlog.QuestionPart) string {
 	if p.Rule == "" {
 		return "allowed by default"
