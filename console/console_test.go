@@ -97,6 +97,8 @@ type got struct {
 	Header     http.Header
 }
 
+func (g got) Cookies() []*http.Cookie { return (&http.Response{Header: g.Header}).Cookies() }
+
 // send makes a request as a user with a token.
 func send(t *testing.T, ts *httptest.Server, method, path, token string, form url.Values, header ...string) (got, string) {
 	t.Helper()

@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
