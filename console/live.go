@@ -331,8 +331,8 @@ func (v *view) html(id string) string {
 	return b.String()
 }
 
-// pump draws frames until ctx ends.
-func (v *view) pump(ctx context.Context, wakes <-chan struct{}, gap time.Duration) {
+// pump draws frames until ctx ends. The readers have all up to the frame sent; a page that is loaded draws frames too.
+func (v *view) pump(ctx context.Context, sent uint64, wakes <-chan struct{}, gap time.Duration) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -340,8 +340,9 @@ func (v *view) pump(ctx context.Context, wakes <-chan struct{}, gap time.Duratio
 		case <-wakes:
 		}
 		v.mu.Lock()
-		if was := v.frame; v.update() > was {
-			data := fmt.Appendf(nil, "%d\n%s", v.frame, v.since(was))
+		if n := v.update(); n > sent {
+			data := fmt.Appendf(nil, "%d\n%s", n, v.since(sent))
+			sent = n
 			for r := range v.readers {
 				if r.late {
 					continue
@@ -388,10 +389,10 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, v *view, watch w
 		ctx, stop := context.WithCancel(s.ctx)
 		wakes, leave := watch(ctx)
 		v.rest = func() { stop(); leave() }
-		go v.pump(ctx, wakes, s.gap)
+		go v.pump(ctx, v.update(), wakes, s.gap)
 	}
 	v.readers[me] = true
-	now := v.update()
+	now := v.frame
 	first := v.since(n)
 	v.mu.Unlock()
 	defer func() {

@@ -193,7 +193,7 @@ func (s *server) runsHandler(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v := p.live()
-	data := map[string]any{"Title": "Runs", "Here": p.query(), "Acts": p.acts, "Tab": p.tab, "Workflow": p.workflow, "Q": p.q, "Program": s.opt.Program, }
+	data := map[string]any{"Title": "Runs", "Here": p.query(), "Acts": p.acts, "Tab": p.tab, "Workflow": p.workflow, "Q": p.q, "Program": s.opt.Program}
 	names := []string{}
 	for _, w := range s.engine.Workflows() {
 		names = append(names, w.Name)
