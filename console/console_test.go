@@ -430,15 +430,19 @@ func TestAPI(t *testing.T) {
 		Questions []struct{ Path, Key string }
 		Seq       uint64
 	}
-	for deadline, known := time.Now().Add(10*time.Second), ""; time.Now().Before(deadline) && (len(view.Questions) == 0 || known != res.Header.Get("ETag")); { // the run rests
-		known = res.Header.Get("ETag")
-		res, body = send(t, ts, "GET", at, "viewer-token", nil)
-		if err := json.Unmarshal([]byte(body), &view); err != nil {
-			t.Fatal(err)
+	known := ""
+	for deadline := time.Now().Add(10 * time.Second); ; { // the run rests soon, and what is known is not sent again
+		if res, body = send(t, ts, "GET", at, "viewer-token", nil, "If-None-Match", known); res.StatusCode == 304 && len(view.Questions) > 0 {
+			break
 		}
-	}
-	if res, _ := send(t, ts, "GET", at, "viewer-token", nil, "If-None-Match", res.Header.Get("ETag")); res.StatusCode != 304 {
-		t.Errorf("what is known is sent again: %d", res.StatusCode)
+		if time.Now().After(deadline) {
+			t.Fatal(res.StatusCode, body)
+		}
+		if known = res.Header.Get("ETag"); res.StatusCode == 200 {
+			if err := json.Unmarshal([]byte(body), &view); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	if res, body := post(at+"/answer", `{"path":"ask","key":"answer","answer":"yes"}`, "If-Match", `"1"`); res.StatusCode != 412 {
 		t.Errorf("an old ETag gives %d %s", res.StatusCode, body)
