@@ -267,8 +267,8 @@ func (c *continuing) child(ctx context.Context, info *runlog.Info) (*Run, error)
 		return nil, err
 	}
 	inputs, err := w.Continue(runlog.Records(ctx, e.store, c.id, 0), c.message)
-	if err == nil {
-		inputs, err = w.Settle(inputs)
+	if err == nil && w.Prepare != nil {
+		inputs, err = w.Prepare(inputs) // they have what callers may not set
 	}
 	if err != nil {
 		return nil, fmt.Errorf("continuing run %s: %w", c.id, err)

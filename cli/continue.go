@@ -84,7 +84,7 @@ func messageOf(a *app, w *workflow.Workflow, g *arguments.Given) (string, error)
 		return "", err
 	}
 	if delete(values, "prompt"); len(values) > 0 {
-		return "", usage(fmt.Sprintf("--continue: a run that is continued keeps its inputs; leave out %s, or start a new run with `%s`",
+		return "", usage(fmt.Sprintf("a run that goes on keeps its inputs; leave out %s, or start a new run with `%s`",
 			strings.Join(slices.Sorted(maps.Keys(values)), ", "), a.hint("run", w.Name)))
 	}
 	return message, nil

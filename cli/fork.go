@@ -154,7 +154,7 @@ func inheritSettings(ctx context.Context, a *app, id string) error {
 }
 
 // redoRun forks a partial run so that the failed tasks are done again, and runs the fork.
-func redoRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions) error {
+func redoRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.Answers, again *superstep.ResumeOptions, before func(fork string) error) error {
 	e, info, err := forkable(ctx, a, info.ID, ans)
 	if err != nil {
 		return err
@@ -166,6 +166,9 @@ func redoRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.
 		if next := failedIn(ctx, a, info.ID); next != nil {
 			err = usage(none.Error(), "do it again there: "+a.hint(next...))
 		}
+	}
+	if err == nil {
+		err = before(fork.ID)
 	}
 	if err != nil {
 		return err

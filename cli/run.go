@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -157,6 +158,7 @@ func newRunCommand(a *app) *cobra.Command {
 	var r running
 	var g arguments.Given
 	var ref, stopped string // of the run to continue, and of that to resume
+	var yes bool
 	cmd := &cobra.Command{
 		Use:   "run WORKFLOW|FILE [free text | key=value ...]",
 		Short: "Run a workflow",
@@ -186,7 +188,7 @@ func newRunCommand(a *app) *cobra.Command {
 		"offline; for an agent also acp:NAME, such as acp:opencode; also SUPERSTEP_MODEL")
 	cmd.Flags().IntVar(&r.every, "snapshot-every", 0, "write a snapshot after every so many supersteps too (default: when the log has grown enough)")
 	addContinue(a, cmd, &ref)
-	addResume(a, cmd, &stopped)
+	addResume(a, cmd, &stopped, &yes)
 	cmd.Flags().VarP((*arguments.List)(&g.Pairs), "input", "i", "an input: key=value (may be repeated); jsonl: a program drives the run, with -o jsonl, by lines "+
 		"on standard input")
 	cmd.Flags().StringVar(&g.File, "inputs", "", "read inputs from a JSON `file`, - for standard input")
@@ -199,6 +201,11 @@ func newRunCommand(a *app) *cobra.Command {
 		}
 		if plansFile(args) {
 			r.plan = false
+		}
+		if yes && args[0] != ralph {
+			return usage("--yes: only ralph asks about a plan; answer other questions ahead with --answer PATH=VALUE")
+		} else if yes {
+			r.answers = append(r.answers, "approve=approve")
 		}
 		ans, err := r.check(a)
 		if err != nil {
@@ -217,7 +224,7 @@ func newRunCommand(a *app) *cobra.Command {
 			g.Words = slices.Insert(slices.Clone(g.Words), max(0, n-1), "--")
 		}
 		if stopped != "" {
-			return resumeWorkflow(cmd.Context(), a, args[0], stopped, args[1:], &r, ans)
+			return resumeWorkflow(cmd.Context(), a, args[0], stopped, &g, &r, ans)
 		}
 		if cmd.Flags().Changed("continue") {
 			return continueRun(cmd.Context(), a, args[0], ref, &g, &r, ans)
@@ -270,6 +277,7 @@ func runWorkflow(ctx context.Context, a *app, name string, g *arguments.Given, r
 
 func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.Given, r *running, ans tui.Answers) error {
 	name := w.Name
+	var settled json.RawMessage
 	inputs, err := g.Inputs(w)
 	if err == nil {
 		err = a.host().Quotable(w, g.Model)
@@ -282,7 +290,7 @@ func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.G
 		if w, err = a.host().Ready(name); err != nil {
 			return err
 		}
-		inputs, err = w.Settle(inputs)
+		settled, err = w.Settle(inputs)
 	}
 	if err != nil {
 		if errors.As(err, new(*workflow.InputsError)) {
@@ -293,7 +301,7 @@ func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.G
 		}
 		return err
 	}
-	if err := checkAhead(a, w, inputs, ans); err != nil {
+	if err := checkAhead(a, w, settled, ans); err != nil {
 		return err
 	}
 	engine, err := a.engine(ctx, name, r.engine())

@@ -390,7 +390,7 @@ func runsResume(a *app) *cobra.Command {
 			return err
 		}
 		if info.Status == runlog.Partial {
-			return redoRun(cmd.Context(), a, info, &r, ans, &again)
+			return redoRun(cmd.Context(), a, info, &r, ans, &again, func(string) error { return nil })
 		}
 		if err := checkAnswers(cmd.Context(), a, info, ans); err != nil {
 			return err

@@ -27,6 +27,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/signals"
 	"github.com/superstep-dev/superstep/internal/tui"
+	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -141,6 +142,12 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 	var args []string
 	inputs := s.Inputs
 	switch {
+	case s.Run != "" && s.Message != "" && s.Workflow != "":
+		if told, err := b.tell(ctx, s); told || err != nil {
+			return s.Run, err
+		}
+		args = []string{"run", s.Workflow, "--resume=" + s.Run}
+		inputs, _ = json.Marshal(map[string]string{"prompt": s.Message})
 	case s.Run != "" && s.Message != "":
 		args = []string{"run", "agent", "--continue=" + s.Run, "--" + runID + "=" + s.ID}
 		inputs, _ = json.Marshal(map[string]string{"prompt": s.Message})
@@ -180,6 +187,28 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 		return "", err
 	}
 	return p.Run, nil
+}
+
+// tell adds to the plan of a run that executes. It returns false for one that has to be resumed for that.
+func (b *terminalBackend) tell(ctx context.Context, s *tui.Start) (bool, error) {
+	e, err := b.Engine(ctx)
+	if err != nil {
+		return false, err
+	}
+	info, err := e.Find(ctx, s.Run)
+	if err != nil || info.Status != runlog.Running {
+		return false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := tellable(ctx, b.a, info); err != nil {
+		return false, err
+	}
+	store, err := b.a.host().Store(ctx, true)
+	if err != nil {
+		return false, err
+	}
+	return true, tellPlanner(ctx, store, info.ID, s.Message)
 }
 
 // private writes a file that only this user can read.

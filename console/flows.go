@@ -253,9 +253,6 @@ type inputField struct {
 func inputsOf(w *workflow.Workflow, last map[string]json.RawMessage) []inputField {
 	var out []inputField
 	for _, in := range w.List() {
-		if strings.HasPrefix(in.Description, "set by the run itself") {
-			continue
-		}
 		f := inputField{Input: in}
 		value := in.Default
 		if v, ok := last[in.Name]; ok {

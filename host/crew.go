@@ -13,6 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	delegate "github.com/superstep-dev/superstep/internal/builtin/agent"
 	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/catalog/trust"
 	"github.com/superstep-dev/superstep/internal/compile"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/tool/permit"
@@ -38,7 +39,7 @@ func (h *Host) rules(began []string) ([]permit.Rule, error) {
 	for _, text := range began {
 		r, err := parseRule(text)
 		if err != nil {
-			return nil, &workflow.InputsError{Workflow: delegate.Name, Problems: []string{fmt.Sprintf("rules: %q: %v", text, err)}}
+			return nil, fmt.Errorf("the rule %q with which the run began: %w", text, err)
 		}
 		if !slices.ContainsFunc(rules, func(have permit.Rule) bool { return have.Decision == r.Decision && have.String() == r.String() }) {
 			rules = append(rules, r)
@@ -91,6 +92,9 @@ func (h leads) project(in *delegate.Inputs) (*project, *prepared, error) {
 func (h leads) prepare(in *delegate.Inputs) error {
 	if info, err := os.Stat(in.Dir); err != nil || !info.IsDir() {
 		return &workflow.InputsError{Workflow: delegate.Name, Problems: []string{"dir: there is no folder " + in.Dir}}
+	}
+	if len(in.Messages) == 0 && !within(trust.Resolved(h.Dir()), in.Dir) { // a conversation goes on where it was
+		return &workflow.InputsError{Workflow: delegate.Name, Problems: []string{fmt.Sprintf("dir: %s is not in the project %s; start the run there", in.Dir, h.Dir())}}
 	}
 	p, found, err := h.project(in)
 	if err != nil {

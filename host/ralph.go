@@ -27,11 +27,32 @@ type trees struct{ *Host }
 // ralph creates the workflow.
 func (h *Host) ralph() (*workflow.Workflow, error) {
 	t := trees{h}
-	return ralph.New(&ralph.Options{Prepare: t.prepare, Open: t.open, Publish: t.publish, Dir: h.Dir, Trees: h.DataDir, Environ: h.cfg.Environ})
+	return ralph.New(&ralph.Options{Prepare: t.prepare, Readable: t.readable, Open: t.open, Publish: t.publish, Dir: h.Dir, Trees: h.DataDir, Environ: h.cfg.Environ})
 }
 
 func (h trees) project(in *ralph.Inputs) (*project, error) {
 	return h.projectOf(in.Dir, in.Rules, in.OnAsk, h.agentModel)
+}
+
+// readable returns why a file may not be read, by the rules for agents.
+func (h trees) readable(in *ralph.Inputs, file string) error {
+	p, err := h.project(in)
+	if err != nil {
+		return err
+	}
+	policy, err := p.policy()
+	if err != nil {
+		return err
+	}
+	args, err := json.Marshal(map[string]string{"path": file})
+	if err != nil {
+		return err
+	}
+	v := policy.Check(&tool.Tool{Name: "read_file"}, &tool.Call{Args: args})
+	if v.Decision == tool.Allow {
+		return nil
+	}
+	return fmt.Errorf("%s may not be read: %s; give its text, or allow it with --allow %s", clean.Quote(file), v.Reason, clean.Shell("read_file("+file+")"))
 }
 
 // prepare looks for the models.

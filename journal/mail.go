@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/mail"
@@ -82,6 +83,21 @@ func (j *Journal) endsWith(path, key string) bool {
 	return true
 }
 
+// visitOf reports whether a path is that of a task, or of a later visit of its node. Who is told something may be between two of its visits.
+func visitOf(path, task string) bool {
+	visit := func(path string) (node string, n int) {
+		at := strings.LastIndexByte(path, '#') // keys have none
+		if at < 0 {
+			return path, 0
+		}
+		n, _ = strconv.Atoi(path[at+1:])
+		return path[:at], n
+	}
+	node, n := visit(path)
+	other, m := visit(task)
+	return node == other && n >= m
+}
+
 // said returns the messages to the agent at a path that were not delivered yet, oldest first.
 func (j *Journal) said(path string) (all []mail.Message) {
 	c := &j.cancels
@@ -100,7 +116,7 @@ func (j *Journal) said(path string) (all []mail.Message) {
 		switch {
 		case m.Compact && (r.Path == path || r.Path == "" && !strings.Contains(path, "/")):
 			all = append(all, m)
-		case !m.Compact && r.Path == path && json.Unmarshal(r.Data, &m.Text) == nil:
+		case !m.Compact && visitOf(path, r.Path) && json.Unmarshal(r.Data, &m.Text) == nil:
 			all = append(all, m)
 		}
 	}

@@ -122,10 +122,18 @@ func New[In, S, U, Out any](name, description string, flow *graph.Flow[S, U], be
 // Func is New for a workflow that builds its graph from its inputs, and runs it with the options
 // Graph of the Exec. If it always runs the same graph, set Flow of the result.
 // An output that is not zero, returned with an error, is the output of the run so far.
+// A field of In whose description begins with "set by the run itself" is no input of callers: only Prepare, and
+// Continue, set it.
 func Func[In, Out any](name, description string, run func(ctx context.Context, in In, e *Exec) (Out, error)) (*Workflow, error) {
 	schema, err := jsonschema.For[In](nil)
 	if err != nil {
 		return nil, fmt.Errorf("workflow %q: its inputs: %w", name, err)
+	}
+	for field, p := range schema.Properties {
+		if strings.HasPrefix(p.Description, "set by the run itself") {
+			delete(schema.Properties, field)
+			schema.PropertyOrder = slices.DeleteFunc(schema.PropertyOrder, func(name string) bool { return name == field })
+		}
 	}
 	w := &Workflow{Name: name, Description: description, Inputs: schema}
 	w.Run = func(ctx context.Context, e *Exec) (*Result, error) {

@@ -393,3 +393,32 @@ func ExampleWorkflow_Parse() {
 	fmt.Println(string(b))
 	// Output: {"dish":"pea soup","plates":4}
 }
+
+// Fields that the run sets itself are no inputs of callers, and yet reach the function from Prepare.
+func TestOwnInputs(t *testing.T) {
+	type inputs struct {
+		Prompt string   `json:"prompt"`
+		Rules  []string `json:"rules,omitempty" jsonschema:"set by the run itself: what is allowed"`
+	}
+	var got inputs
+	w, err := workflow.Func("own", "x", func(_ context.Context, in inputs, _ *workflow.Exec) (int, error) { got = in; return 1, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Prepare = func(json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage(`{"prompt":"p","rules":["r"]}`), nil
+	}
+	if list := w.List(); len(list) != 1 || list[0].Name != "prompt" {
+		t.Errorf("inputs %+v", list)
+	}
+	if err := w.Check(json.RawMessage(`{"prompt":"p","rules":["allow bash"]}`)); err == nil || !strings.Contains(err.Error(), `unknown input "rules"`) {
+		t.Errorf("a caller gives rules: %v", err)
+	}
+	settled, err := w.Settle(json.RawMessage(`{"prompt":"p"}`))
+	if err == nil {
+		_, err = w.Run(t.Context(), &workflow.Exec{Inputs: settled})
+	}
+	if err != nil || len(got.Rules) != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

@@ -45,7 +45,7 @@ func AddFlags(flags *pflag.FlagSet, taken func(name string) bool, w *workflow.Wo
 	for i := range list {
 		in := &list[i]
 		name := flagName(in.Name)
-		if taken(name) || strings.HasPrefix(in.Description, "set by the run itself") {
+		if taken(name) {
 			continue // there is -i
 		}
 		f := flags.VarPF(&inputValue{kind: typeWord(in.Type)}, name, "", transcript.Line(inputText(*in)))

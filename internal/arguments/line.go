@@ -15,9 +15,6 @@ import (
 func Hint(inputs []workflow.Input) string {
 	var out, more []string
 	for _, in := range inputs {
-		if strings.HasPrefix(in.Description, "set by the run itself") {
-			continue
-		}
 		s := transcript.Line(in.Name) + "=" + strings.ToUpper(in.Type)
 		if len(in.Enum) > 0 {
 			var words []string

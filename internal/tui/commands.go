@@ -83,34 +83,41 @@ func (t *Terminal) command(line string) (cmd tea.Cmd, known bool) {
 			names = append(names, n)
 		}
 	}
-	if t.catalog != nil {
-		if w := t.workflow(name); w != nil {
-			return t.runCommand(w, args), true
-		}
-		for _, i := range t.catalog.Agents {
-			if usable(&i) && strings.EqualFold(i.Name, name) {
-				if args == "" {
-					t.fail(fmt.Errorf("say something to the agent: /%s MESSAGE", i.Name))
-					return nil, false
-				}
-				return t.message("@" + i.Name + " " + args), true
+	if t.catalog == nil { // it was typed ahead
+		return t.withCatalog(func() tea.Cmd {
+			cmd, known := t.command(line)
+			if !known && t.compose.empty() {
+				t.compose.set("/" + line)
 			}
-			names = append(names, i.Name)
-		}
-		for _, i := range t.catalog.Skills {
-			if usable(&i) && strings.EqualFold(i.Name, name) {
-				return t.message(strings.TrimSpace("Use the skill " + i.Name + ". " + args)), true
+			return cmd
+		}), true
+	}
+	if w := t.workflow(name); w != nil {
+		return t.runCommand(w, args), true
+	}
+	for _, i := range t.catalog.Agents {
+		if usable(&i) && strings.EqualFold(i.Name, name) {
+			if args == "" {
+				t.fail(fmt.Errorf("say something to the agent: /%s MESSAGE", i.Name))
+				return nil, false
 			}
-			names = append(names, i.Name)
+			return t.message("@" + i.Name + " " + args), true
 		}
-		for _, i := range t.catalog.Workflows {
-			names = append(names, i.Name)
+		names = append(names, i.Name)
+	}
+	for _, i := range t.catalog.Skills {
+		if usable(&i) && strings.EqualFold(i.Name, name) {
+			return t.message(strings.TrimSpace("Use the skill " + i.Name + ". " + args)), true
 		}
+		names = append(names, i.Name)
+	}
+	for _, i := range t.catalog.Workflows {
+		names = append(names, i.Name)
 	}
 	hint := "; /help lists the commands"
 	if near := suggest.Closest(name, names); near != "" {
 		hint = "; did you mean /" + near + "?"
-	} else if t.catalog != nil && t.catalog.Untrusted > 0 {
+	} else if t.catalog.Untrusted > 0 {
 		hint = "; if it is of this project, /trust lets it be used"
 	}
 	t.fail(fmt.Errorf("there is no command /%s%s", name, hint))
@@ -156,6 +163,17 @@ func (t *Terminal) argumentHint(text string) string {
 
 // runCommand starts a workflow with the inputs of a line, or asks for what is missing.
 func (t *Terminal) runCommand(w *workflow.Workflow, line string) tea.Cmd {
+	if rest, ok := strings.CutPrefix(line+" ", "--resume "); ok { // as `run NAME --resume RUN TEXT`
+		ref, text, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		switch text = strings.TrimSpace(text); {
+		case ref == "":
+			t.fail(fmt.Errorf("which run? /%s --resume RUN [TEXT]; /runs lists them", w.Name))
+			return nil
+		case text == "":
+			return t.openRun(ref)
+		}
+		return t.tell(w, ref, text)
+	}
 	inputs, err := arguments.Line(w, line)
 	if err == nil {
 		return t.start(&Start{Workflow: w.Name, Inputs: inputs})
@@ -212,6 +230,25 @@ func (t *Terminal) openRun(ref string) tea.Cmd {
 			if err != nil {
 				t.fail(err)
 			}
+		}}
+	}
+}
+
+// tell resumes a run with a text for its plan, and shows it.
+func (t *Terminal) tell(w *workflow.Workflow, ref, text string) tea.Cmd {
+	t.say("resuming …")
+	return func() tea.Msg {
+		info, err := t.find(ref)
+		if err == nil {
+			info.ID, err = t.backend.Start(t.ctx, &Start{Workflow: w.Name, Run: info.ID, Message: text})
+		}
+		return doneMsg{func() {
+			if t.notice = ""; err != nil {
+				t.fail(err)
+				t.compose.set("/" + w.Name + " --resume " + ref + " " + text)
+				return
+			}
+			t.shown(info.ID)
 		}}
 	}
 }
@@ -554,6 +591,24 @@ func costText(r *transcript.Run) string {
 	}
 	b.WriteString("\n" + strings.Join(inwords.Align(table, 0), "\n"))
 	return b.String()
+}
+
+// withCatalog goes on once it is known what can be started and named.
+func (t *Terminal) withCatalog(then func() tea.Cmd) tea.Cmd {
+	t.say("reading what there is …")
+	look := t.lookCatalog()
+	return func() tea.Msg {
+		m := look()
+		return doneMsg{func() {
+			t.notice = ""
+			if done, ok := m.(doneMsg); ok {
+				done.do()
+			}
+			if t.catalog != nil {
+				t.then = append(t.then, then())
+			}
+		}}
+	}
 }
 
 // lookCatalog reads anew what can be started and named.

@@ -147,7 +147,11 @@ func (d *desk) press(keys ...string) {
 
 func (d *desk) typed() string { return d.term.compose.area.Value() }
 
-func (d *desk) screen() string { return strings.Join(d.term.lines(100, 30), "\n") }
+func (d *desk) screen() string {
+	d.term.mu.Lock()
+	defer d.term.mu.Unlock()
+	return strings.Join(d.term.lines(100, 30), "\n")
+}
 
 func (d *desk) shows(want string) {
 	d.t.Helper()
@@ -680,5 +684,24 @@ func TestAgentAddress(t *testing.T) {
 	}
 	if spoken == 0 {
 		t.Error("no agent runs")
+	}
+}
+
+// What is typed before it is known what can be started waits until it is.
+func TestTypedAhead(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.term.catalog = nil
+	d.press("/brief topic=ahead", "enter")
+	d.term.catalog = nil
+	d.press("@explorer look", "enter")
+	d.term.catalog = nil
+	d.press("/nosuch thing", "enter")
+	d.shows("there is no command /nosuch")
+	if d.typed() != "/nosuch thing" {
+		t.Errorf("%q is left", d.typed())
+	}
+	if len(d.starts) != 2 || d.starts[0].Workflow != "brief" || !strings.Contains(string(d.starts[1].Inputs), `"agent":"explorer"`) {
+		t.Errorf("%+v %q", d.starts, d.commands)
 	}
 }

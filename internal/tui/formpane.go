@@ -43,9 +43,6 @@ func newFormPane(t *Terminal, w *workflow.Workflow, given json.RawMessage) *form
 	})
 	p.sel = -1
 	for _, in := range inputs {
-		if strings.HasPrefix(in.Description, "set by the run itself") {
-			continue
-		}
 		f := question.Field{Name: in.Name, Type: in.Type, Description: in.Description, Default: in.Default, Required: in.Required}
 		if in.Type == "any" {
 			f.Type = ""

@@ -17,6 +17,9 @@ func unmarshal(data []byte, v any) bool { return json.Unmarshal(data, v) == nil 
 
 // message sends a message to the conversation that is shown, or begins one. A message that begins with @ and the name of an agent is for that agent.
 func (t *Terminal) message(text string) tea.Cmd {
+	if t.catalog == nil && strings.HasPrefix(text, "@") { // it was typed ahead
+		return t.withCatalog(func() tea.Cmd { return t.message(text) })
+	}
 	name, rest := t.addressee(text)
 	if t.run == nil || name == "" && t.run.run.Status.Ended() && !t.view.talks() {
 		return t.chat(name, rest)

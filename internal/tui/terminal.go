@@ -41,7 +41,7 @@ type Backend interface {
 
 // A Start names what to execute: a new run of a workflow, or a run to resume.
 type Start struct {
-	Workflow string          // of a new run
+	Workflow string          // of a new run, or of Run if Message is to be added to its plan
 	ID       string          // of a new run, "" for any; see superstep.StartOptions
 	Inputs   json.RawMessage // of a new run: an object
 	Run      string          // to resume, or to continue with Message

@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/external"
@@ -50,8 +48,8 @@ type Inputs struct {
 	Model  string `json:"model,omitempty" jsonschema:"the model to use, as provider/name; defaults to that of the agent, or the one that is configured"`
 	Dir    string `json:"dir,omitempty" jsonschema:"a folder of the project to work in; defaults to this one"`
 	// Rules are the permission rules for agents in this run, whichever user resumes it.
-	Rules []string `json:"rules,omitempty" jsonschema:"what agents may do in this run, such as deny read_file(secret/**)"`
-	OnAsk string   `json:"on_ask,omitempty" jsonschema:"what becomes of calls that need leave where nobody can be asked: wait or deny"`
+	Rules []string `json:"rules,omitempty" jsonschema:"set by the run itself: what agents may do in this run, such as deny read_file(secret/**)"`
+	OnAsk string   `json:"on_ask,omitempty" jsonschema:"set by the run itself: what becomes of calls that need leave where nobody can be asked: wait or deny"`
 	// Chat makes the run wait for the next message after each answer, see conversation.go.
 	Chat bool `json:"chat,omitempty" jsonschema:"wait for the next message after each answer, instead of ending"`
 	// Messages is the conversation before Prompt: in the inputs, the conversation of the continued run; in the state, the whole one.
@@ -99,7 +97,6 @@ func New(opt *Options) (*workflow.Workflow, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.Inputs.Properties["messages"].Items = &jsonschema.Schema{Type: "object"} // calls have arguments of any kind
 	w.NeedsModel = true
 	w.Continue = continued
 	for _, other := range opt.Workflows {

@@ -32,6 +32,8 @@ type site struct {
 	tasks  []siteTask
 	wait   map[string]string // a worker whose first turn is answered when that of another was asked for
 
+	plan func(prompt string) []siteTask // what the planner answers, nil for all tasks
+
 	mu    sync.Mutex
 	begun map[string]chan struct{} // closed when a worker is asked for the first time
 }
@@ -184,7 +186,11 @@ func (s *site) think(r *modeltest.ParsedRequest) modeltest.Reply {
 	case strings.Contains(prompt, "Acceptance criteria:"):
 		return modeltest.Text(`{"findings": []}`)
 	case task == nil:
-		b, err := json.Marshal(map[string]any{"tasks": s.tasks})
+		tasks := s.tasks
+		if s.plan != nil {
+			tasks = s.plan(prompt)
+		}
+		b, err := json.Marshal(map[string]any{"tasks": tasks})
 		if err != nil {
 			return modeltest.Failure(500, "")
 		}
@@ -222,8 +228,9 @@ func (s *site) ask(id string) {
 	default:
 		close(begun)
 	}
+	other, ok := s.wait[id]
 	s.mu.Unlock()
-	if other, ok := s.wait[id]; ok {
+	if ok {
 		select {
 		case <-s.begun[other]:
 		case <-time.After(time.Minute):
@@ -361,7 +368,9 @@ func siteRun(more ...string) []string {
 func TestEndToEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dozen())
+	s.mu.Lock()
 	s.wait["5"], s.wait["6"] = "6", "5"
+	s.mu.Unlock()
 	s.write("list", "names: of the user\n")
 	s.write("untracked", "x\n")
 	same := s.guard()
@@ -402,7 +411,9 @@ func TestEager(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, []siteTask{{ID: "a", Title: "Task a"}, {ID: "b", Title: "Task b"}, {ID: "c", Title: "Task c", BlockedBy: []string{"a"}},
 		{ID: "d", Title: "Task d", BlockedBy: []string{"b"}}, {ID: "e", Title: "Task e", BlockedBy: []string{"c"}}})
+	s.mu.Lock()
 	s.wait["b"] = "e"
+	s.mu.Unlock()
 	if out, code := s.superstep("", siteRun()...); code != 0 {
 		t.Fatalf("exit code %d: %s", code, lastOf(out))
 	}

@@ -157,7 +157,10 @@ func (r *runner) planned(s *state, p *plan.Plan) (u update) {
 	again := ""
 	u.Again = &again
 	if s.Approved {
-		u.Tasks = plan.Tidy(p.Tasks, s.ids())
+		if u.Tasks = plan.Tidy(p.Tasks, s.ids()); len(u.Tasks) > 0 { // there is more to do than when the reviews ended
+			clean := 0
+			u.Stop, u.Clean = new(string), &clean
+		}
 		return u
 	}
 	p.Tasks = plan.Tidy(p.Tasks, nil)
@@ -242,7 +245,7 @@ const (
 // approve has the user decide on the plan.
 func (r *runner) approve(ctx context.Context, t *graph.Task, s state) (u update, err error) {
 	p, yes := s.Plan, true
-	if len(p.Tasks) > 0 && !r.in.Yes && !r.in.PlanOnly {
+	if len(p.Tasks) > 0 && !r.in.PlanOnly {
 		schema, err := json.Marshal(map[string]any{"anyOf": []any{
 			map[string]any{"enum": []string{approve, reject}},
 			map[string]any{"type": "string", "pattern": "^" + reject + ":"},

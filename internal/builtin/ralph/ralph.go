@@ -38,6 +38,8 @@ type Options struct {
 	// Open returns what works in a folder: the worktree of a task, or that of the run for the planner. Role is planner, worker or reviewer. In a replay
 	// it starts nothing.
 	Open func(ctx context.Context, in *Inputs, role, dir string) (*Crew, error)
+	// Readable returns why the file that a prompt names may not be read: whoever starts a run may be a model. If nil, all may be.
+	Readable func(in *Inputs, file string) error
 	// Publish pushes a branch of the repository with that checkout, opens a pull request, and returns its address. If nil, there are none.
 	Publish func(ctx context.Context, top string, p *PullRequest) (string, error)
 	Dir     func() string // returns the user's folder
@@ -70,7 +72,6 @@ type Inputs struct {
 	Minutes   int    `json:"check_minutes,omitempty" jsonschema:"how long the check and the setup may take; defaults to 10"`
 	Dirty     bool   `json:"include_uncommitted,omitempty" jsonschema:"begin with your uncommitted changes, which stay as they are"`
 	PlanOnly  bool   `json:"plan_only,omitempty" jsonschema:"only make the plan, and print it"`
-	Yes       bool   `json:"yes,omitempty" jsonschema:"work on the plan without asking"`
 	PR        bool   `json:"pr,omitempty" jsonschema:"ask to push the result and to open a pull request with gh"`
 
 	Plan   string   `json:"plan,omitempty" jsonschema:"set by the run itself: the plan that the prompt named"`
@@ -149,7 +150,7 @@ func prepare(ctx context.Context, opt *Options, in *Inputs) error {
 	if in.Dir == "" {
 		in.Dir = opt.Dir()
 	}
-	if err := in.read(); err != nil {
+	if err := in.read(opt); err != nil {
 		return wrong("prompt: " + err.Error())
 	}
 	in.Workers, in.MaxLoops, in.Minutes = cmp.Or(in.Workers, 4), cmp.Or(in.MaxLoops, 10), cmp.Or(in.Minutes, 10)
@@ -176,7 +177,7 @@ func prepare(ctx context.Context, opt *Options, in *Inputs) error {
 }
 
 // read replaces a prompt that names a file by the text of the file.
-func (in *Inputs) read() error {
+func (in *Inputs) read(opt *Options) error {
 	in.Prompt = strings.TrimSpace(in.Prompt)
 	if in.Prompt == "" {
 		return errors.New("is empty; say what to build")
@@ -194,6 +195,11 @@ func (in *Inputs) read() error {
 		return nil //nolint:nilerr // it is a text
 	case info.Size() > plan.MaxText:
 		return fmt.Errorf("%s has over %d KiB; name a shorter file, which may name this one", file, plan.MaxText>>10)
+	}
+	if opt.Readable != nil {
+		if err := opt.Readable(in, file); err != nil {
+			return err
+		}
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {

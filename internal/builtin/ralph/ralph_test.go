@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -223,6 +224,21 @@ func (w *world) open(_ context.Context, _ *ralph.Inputs, role, dir string) (*ral
 
 // start runs the workflow, or resumes it, and returns its output.
 func (w *world) start(in map[string]any) (out ralph.Output, err error) {
+	w.t.Helper()
+	in = maps.Clone(in)
+	yes := in["yes"] == true
+	delete(in, "yes")
+	if out, err = w.once(in); yes { // the user says so
+		if paused, ok := errors.AsType[*graph.Paused](err); ok && paused.Questions[0].Path == "approve" {
+			w.answer(&paused.Questions[0], "approve")
+			return w.once(in)
+		}
+	}
+	return out, err
+}
+
+// once is start without answers.
+func (w *world) once(in map[string]any) (out ralph.Output, err error) {
 	w.t.Helper()
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -703,11 +719,11 @@ func TestInputs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, &script{})
 	for want, in := range map[string]map[string]any{
-		"is empty":         {"prompt": " "},
-		"want 1 to 64":     {"prompt": "x", "workers": -1},
-		"base":             {"prompt": "x", "base": "nowhere"},
-		"belong to HEAD":   {"prompt": "x", "base": "other", "include_uncommitted": true},
-		"a git repository": {"prompt": "x", "dir": t.TempDir()},
+		"is empty":            {"prompt": " "},
+		"want 1 to 64":        {"prompt": "x", "workers": -1},
+		"base":                {"prompt": "x", "base": "nowhere"},
+		"belong to HEAD":      {"prompt": "x", "base": "other", "include_uncommitted": true},
+		`unknown input "dir"`: {"prompt": "x", "dir": t.TempDir()},
 	} {
 		if want == "belong to HEAD" {
 			w.git("-C", w.dir, "checkout", "-qb", "other")
@@ -760,9 +776,19 @@ func TestSteer(t *testing.T) {
 		if strings.Contains(prompt, "also cover IPv6") {
 			return planOf(task("v6", "#1"))(prompt, turn)
 		}
+		if strings.Contains(prompt, "and IPv7") {
+			return planOf(task("v7"))(prompt, turn)
+		}
 		return planOf(task("1"))(prompt, turn)
 	}
 	w := newWorld(t, s)
+	rounds := 0
+	s.reviewer = func(string, int) []model.Part {
+		if rounds++; rounds == 2 { // it is the last one, if nothing is found
+			w.steer("planner", "and IPv7")
+		}
+		return say(`{"findings": []}`)
+	}
 	in := map[string]any{"prompt": "x"}
 	_, err := w.start(in)
 	paused, ok := errors.AsType[*graph.Paused](err)
@@ -770,9 +796,9 @@ func TestSteer(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.answer(&paused.Questions[0], "approve")
-	w.steer("planner#1", "also cover IPv6")
+	w.steer("planner", "also cover IPv6")
 	out := w.must(in)
-	if diff := cmp.Diff(map[string]string{"1": "completed", "v6": "completed"}, status(out)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"1": "completed", "v6": "completed", "v7": "completed"}, status(out)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -821,7 +847,7 @@ func TestTwiceInOneRun(t *testing.T) {
 		return write(fmt.Sprintf("f%d.txt", n), "x")
 	}
 	w := newWorld(t, s)
-	inputs, err := w.w.Settle(json.RawMessage(`{"prompt":"x","yes":true}`))
+	inputs, err := w.w.Settle(json.RawMessage(`{"prompt":"x"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -834,7 +860,9 @@ func TestTwiceInOneRun(t *testing.T) {
 			if err == nil {
 				err = json.Unmarshal(b, &out)
 			}
-			branches = append(branches, out.Branch)
+			if err == nil {
+				branches = append(branches, out.Branch)
+			}
 			return 1, err
 		}})
 	}
@@ -845,8 +873,15 @@ func TestTwiceInOneRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := flow.Run(t.Context(), 0, &graph.RunOptions{Store: w.store, ID: "outer"}); err != nil {
-		t.Fatal(err)
+	w.id = "outer"
+	for range 3 {
+		_, err = flow.Run(t.Context(), 0, &graph.RunOptions{Store: w.store, ID: w.id})
+		if paused, ok := errors.AsType[*graph.Paused](err); ok { // the plan of each
+			w.answer(&paused.Questions[0], "approve")
+		}
+	}
+	if err != nil || len(branches) != 2 {
+		t.Fatal(branches, err)
 	}
 	for i, b := range branches {
 		if got := w.git("-C", w.dir, "ls-tree", "--name-only", b); got != fmt.Sprintf("README\nf%d.txt", i+1) {

@@ -138,7 +138,7 @@ func (r *runner) flow() (*graph.Flow[state, update], error) {
 	g.Fan("approve", r.next, "planner", "work", "finish")
 	g.Edge("work", "planner") // which hears what the user has said meanwhile
 	g.Edge("review", "judge")
-	g.Fan("judge", r.next, "work", "review", "finish")
+	g.Edge("judge", "planner") // the user may have said something
 	g.Edge("finish", graph.End)
 	return g.Compile()
 }

@@ -1,0 +1,94 @@
+//go:build unix
+
+package ralph_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// more returns a site whose planner first plans task 1, and task 2 when the user asks for it.
+func more(t *testing.T) *site {
+	s := newSite(t, []siteTask{{ID: "1", Title: "Task 1"}, {ID: "2", Title: "Task 2"}})
+	s.plan = func(prompt string) []siteTask {
+		if _, said, ok := strings.Cut(prompt, "Now the user says"); ok {
+			if !strings.Contains(said, "also \"do\" 2") {
+				t.Errorf("the planner hears %s", said)
+			}
+			return s.tasks[1:]
+		}
+		return s.tasks[:1]
+	}
+	return s
+}
+
+// TestTold adds to the plan of a run by what the user says when it is resumed.
+func TestTold(t *testing.T) {
+	t.Parallel()
+	s := more(t)
+	args := slices.DeleteFunc(siteRun(), func(arg string) bool { return arg == "--yes" })
+	if out, code := s.superstep("", args...); code != 3 {
+		t.Fatalf("exit code %d: %s", code, lastOf(out))
+	}
+	run, _ := s.run()
+	if out, code := s.superstep("", "run", "ralph", "--resume", run, `also "do" 2`); code != 3 {
+		t.Fatalf("exit code %d: %s", code, lastOf(out))
+	}
+	if out, code := s.superstep("", "runs", "answer", run, "approve"); code != 0 {
+		t.Fatalf("exit code %d: %s", code, lastOf(out))
+	}
+	s.merged(run)
+}
+
+// TestTerminal runs the workflow in the terminal: a plan is approved there, and a text with --resume adds to it.
+func TestTerminal(t *testing.T) {
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("there is no tmux")
+	}
+	t.Parallel()
+	s := more(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	tmux := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command("tmux", append([]string{"-S", socket, "-f", "/dev/null"}, args...)...)
+		cmd.Env = s.environ("TERM=xterm-256color", "LANG=C.UTF-8", "XDG_RUNTIME_DIR="+filepath.Dir(socket))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("tmux %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	until := func(text string) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			screen := tmux("capture-pane", "-p")
+			if strings.Contains(screen, text) {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%q is not on the screen:\n%s", text, screen)
+			}
+		}
+	}
+	typed := func(text string) {
+		t.Helper()
+		tmux("send-keys", "-l", "--", text)
+		tmux("send-keys", "Enter")
+	}
+	tmux("new-session", "-d", "-x", "110", "-y", "36", "-c", s.dir, "--", s.binary)
+	t.Cleanup(func() { _ = exec.Command("tmux", "-S", socket, "kill-server").Run() })
+	until("Enter send")
+	typed(`/ralph "Build all of it" check="sh check.sh"`)
+	until("1 approve")
+	run, _ := s.run()
+	typed(`/ralph --resume ` + run + ` also "do" 2`)
+	tmux("send-keys", "Tab")
+	time.Sleep(time.Second) // a card is inert at first
+	tmux("send-keys", "1")
+	until("2 of 2 tasks merged")
+	s.merged(run)
+}
