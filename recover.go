@@ -297,6 +297,7 @@ func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, 
 	}
 	if err == nil {
 		taken, err = e.take(ctx, within, o)
+		e.weigh(now, len(taken))
 	}
 	return taken, e.list.Soonest(), err
 }
