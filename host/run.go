@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 
 	"github.com/superstep-dev/superstep"
-	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // EngineOptions are the options of the runs of one call. Nil means the defaults.
