@@ -501,6 +501,7 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) error {
 	fmt.Fprintf(&b, "# HELP superstep_questions_open Questions that wait for an answer.\n# TYPE superstep_questions_open gauge\nsuperstep_questions_open %d\n", open)
 	fmt.Fprintf(&b, "# HELP superstep_tokens Tokens of all runs of the store.\n# TYPE superstep_tokens gauge\nsuperstep_tokens %d\n", tokens)
 	fmt.Fprintf(&b, "# HELP superstep_cost_dollars Known cost of all runs of the store.\n# TYPE superstep_cost_dollars gauge\nsuperstep_cost_dollars %g\n", float64(money)/1e6)
+	fmt.Fprintf(&b, "# HELP superstep_console_streams Streams of pages and programs that are open.\n# TYPE superstep_console_streams gauge\nsuperstep_console_streams %d\n", s.streams.Load())
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, err = fmt.Fprint(w, b.String())
 	return err

@@ -158,7 +158,7 @@ func (p *runPage) bars() map[string]any {
 			Left: num(left), Width: num(max(0.5, min(100-left, percent(stop.Sub(t.Began))))),
 			Tip: fmt.Sprintf("%s: %s, %s", t.Label(), state(t), inwords.Brief(t.Time.Elapsed(p.now)))})
 	}
-	return map[string]any{"Bars": bars, "More": more, "Whole": inwords.Duration(whole), "Height": 22 * len(bars)}
+	return map[string]any{"Bars": bars, "More": more, "Whole": inwords.Brief(whole), "Height": 22 * len(bars)}
 }
 
 func num(f float64) string { return fmt.Sprintf("%.1f", f) }

@@ -400,6 +400,15 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, v *view, watch w
 		_, err := fmt.Fprint(w, "event: reload\ndata: {}\n\n")
 		return err
 	}
+	if q := r.URL.Query(); q.Has("once") { // a browser without a connection to spare asks now and then
+		if len(v.readers) == 0 {
+			v.update()
+		}
+		now, first := v.frame, v.since(n)
+		v.mu.Unlock()
+		_, err := fmt.Fprintf(w, "id: %s.%d\ndata: %s\n\n", s.epoch, now, first)
+		return err
+	}
 	me := &reader{frames: make(chan []byte, mostFrames)}
 	if len(v.readers) == 0 {
 		ctx, stop := context.WithCancel(s.ctx)

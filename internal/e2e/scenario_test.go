@@ -31,6 +31,7 @@ output: "{{steps.check.output}}"
 
 // An operator finds a run that another process executes, answers its permission request, sees it continue, forks it with an edited input, compares both and exports one.
 func TestOperator(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, map[string]string{".superstep/workflows/notes.yaml": notes}, nil)
 	d.console()
 	id := d.detached("notes", "-i", "topic=tides")
