@@ -26,11 +26,11 @@ import (
 
 const (
 	protocolVersion = 1
-	startTimeout    = 60 * time.Second // of the process until it answers, and of a session
-	cancelTimeout   = 5 * time.Second  // for the end of a turn that was cancelled
-	mostStderr      = 8 << 10          // bytes that are kept of what it writes there
-	mostLine        = 16 << 20         // bytes of an update; a longer one is left out
-	mostOther       = 9 << 20          // bytes of other messages; the SDK ends the connection at 10 MiB
+	startTimeout    = 2 * time.Minute // of the process until it answers, and of a session
+	cancelTimeout   = 5 * time.Second // for the end of a turn that was cancelled
+	mostStderr      = 8 << 10         // bytes that are kept of what it writes there
+	mostLine        = 16 << 20        // bytes of an update; a longer one is left out
+	mostOther       = 9 << 20         // bytes of other messages; the SDK ends the connection at 10 MiB
 )
 
 // A process is one running agent. It serves any number of sessions.
