@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/superstep-dev/superstep/internal/summary"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // posted sends a body of some kind as an operator.
@@ -128,5 +133,44 @@ func TestStreams(t *testing.T) {
 	wg.Wait()
 	if n := s.streams.Load(); n != 0 {
 		t.Errorf("%d are still counted", n)
+	}
+}
+
+// Runs that fail over and over are in a list of their own, and so are those that need somebody.
+func TestLists(t *testing.T) {
+	limited, asks, spent := &summary.Summary{Waits: summary.RateLimit}, &summary.Summary{Open: 1}, &summary.Summary{Waits: summary.Budget}
+	for _, c := range []struct {
+		status runlog.Status
+		sum    *summary.Summary
+		want   string
+	}{
+		{runlog.Running, limited, "all running retrying"}, {runlog.Running, asks, "all needs-you running"}, {runlog.Paused, spent, "all needs-you"}, {runlog.Paused, nil, "all"},
+		{runlog.Failed, asks, "all failed"}, {runlog.Partial, nil, "all failed"}, {runlog.Quarantined, nil, "all failed"}, {runlog.Completed, asks, "all"},
+	} {
+		var in []string
+		for _, l := range tabs {
+			if belongs(l.Name, &runlog.Info{Status: c.status}, c.sum) {
+				in = append(in, l.Name)
+			}
+		}
+		if got := strings.Join(in, " "); got != c.want {
+			t.Errorf("%s %+v is in %s, want %s", c.status, c.sum, got, c.want)
+		}
+	}
+}
+
+// It is told which iteration of a loop a task is, a refusal takes its reason along, and a form has the inputs of the last run.
+func TestDetails(t *testing.T) {
+	if name, visit := named(&transcript.Task{Path: "draft#3"}); name != "draft" || visit != "iteration 3" {
+		t.Errorf("%q %q", name, visit)
+	}
+	q := &runlog.Question{Kind: runlog.QuestionPermission, Options: []string{"once", "deny"}, Schema: json.RawMessage(`{"type":"string"}`)}
+	if v, err := valueOf(q, url.Values{"value": {"deny"}, "text:deny": {"use the other file"}}); err != nil || string(v) != `"deny: use the other file"` {
+		t.Errorf("%s %v", v, err)
+	}
+	_, ts := serve(t, &Options{})
+	start(t, ts, "a topic of before")
+	if _, page := send(t, ts, "GET", "/workflows/talk", "operator-token", nil); !strings.Contains(page, ">a topic of before</textarea>") {
+		t.Error(page)
 	}
 }

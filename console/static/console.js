@@ -155,6 +155,7 @@ function graph(box) {
   const svg = box.querySelector("svg");
   if (!svg || box.dataset.dressed) return;
   box.dataset.dressed = "1";
+  svg.setAttribute("role", "group"); // its nodes can be chosen
   const whole = svg.viewBox.baseVal, kept = graph.kept;
   let v = kept && kept.w === whole.width && kept.h === whole.height ? kept.v : { x: whole.x, y: whole.y, width: whole.width, height: whole.height };
   const w0 = whole.width, h0 = whole.height;

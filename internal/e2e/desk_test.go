@@ -283,7 +283,7 @@ func (p *tab) see() string {
 // get evaluates an expression on a page.
 func get[T any](p *tab, js string) T {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, 4*patience) // axe looks at hundreds of nodes
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](js, chromedp.EvalAwaitPromise))
 	if err != nil {

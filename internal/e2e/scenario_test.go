@@ -41,6 +41,7 @@ func TestOperator(t *testing.T) {
 	p.click("#runs td.title a")
 	p.has(".ask", "write_file")
 	p.has(".ask .diff", "+About tides")
+	p.wait(`document.querySelector("a.back").search === "?tab=needs-you"`) // the filter is kept
 	p.has("#why", "Waiting for you: 1 question")
 	get[int](p, "window.here = 1")
 	p.click(`.ask button[value="once"], .ask button[value^="allow"], .ask .option button`)
