@@ -66,7 +66,7 @@ func (e *Engine) tick(ctx context.Context, o *RecoverOptions) (next time.Time, e
 			soonest(due)
 		case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.NotFoundError)), errors.Is(err, runlog.ErrFenced):
 			// another worker is at it, or it was removed
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, errors.Is(err, ErrClosed):
 			return next, nil
 		case errors.As(err, new(*misplacedError)):
 			_ = e.setLater(info.ID, later{never: true})

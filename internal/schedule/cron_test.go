@@ -107,8 +107,8 @@ var changes = []struct{ zone, day string }{
 	{"Asia/Beirut", "2026-03-29"}, {"Asia/Beirut", "2026-10-25"},
 	{"America/Sao_Paulo", "2018-11-04"}, {"America/Sao_Paulo", "2018-02-18"},
 	{"Africa/Casablanca", "2026-02-15"}, {"Africa/Casablanca", "2026-03-22"}, // less in summer, with a month of fasting
-	{"Pacific/Apia", "2011-12-30"},                          // a day that was skipped
-	{"Asia/Kathmandu", "1986-01-01"},                        // a quarter of an hour
+	{"Pacific/Apia", "2011-12-30"},                                         // a day that was skipped
+	{"Asia/Kathmandu", "1986-01-01"},                                       // a quarter of an hour
 	{"Antarctica/Troll", "2026-03-29"}, {"Antarctica/Troll", "2026-10-25"}, // two hours
 }
 
