@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
@@ -25,10 +26,12 @@ type RecoverOptions struct {
 	// trusted; may be nil
 	Skipped func(id string, why error)
 	Ended   func(id string, out Outcome) // called once for each run when its execution ends; defaults to nothing
-	Failed  func(id string, err error)   // why a run could not be resumed, or, with "", runs could not be looked for; defaults to nothing
+	Failed  func(id string, err error)   // why a run could not be resumed, or, with "", runs and schedules could not be looked for; defaults to nothing
+	// Scheduled is called for each run that a tick of a schedule has created here; defaults to nothing.
+	Scheduled func(schedule, run string)
 }
 
-// Recover takes the runs that no process executes: interrupted runs, whose process crashed or was
+// Recover carries out the schedules that are due, see Schedule, and takes the runs that no process executes: interrupted runs, whose process crashed or was
 // stopped, runs that wait for storage, and queued runs. Interrupted ones come first, then those of
 // higher priority. Of one priority, workflows take turns, as do the keys of runs that have one, and
 // within these the oldest run is first. It takes no queued run before its time, none that needs a
@@ -42,6 +45,9 @@ type RecoverOptions struct {
 // resumed, which execute until they end or ctx does.
 func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, error) {
 	o := opt.settled()
+	if _, err := e.tick(ctx, &o); err != nil {
+		return nil, err
+	}
 	e.taking.Lock()
 	defer e.taking.Unlock()
 	e.list.Place = o.Place
@@ -236,6 +242,11 @@ func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 		}
 		stop(nil)
 	}()
+	ticking, stopTicks := context.WithCancel(ctx)
+	var schedules sync.WaitGroup
+	schedules.Go(func() { e.serveSchedules(ticking, &o) })
+	defer schedules.Wait()
+	defer stopTicks()
 	news, every := e.news(ctx)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -331,6 +342,9 @@ func (opt *RecoverOptions) settled() RecoverOptions {
 	}
 	if o.Ended == nil {
 		o.Ended = func(string, Outcome) {}
+	}
+	if o.Scheduled == nil {
+		o.Scheduled = func(string, string) {}
 	}
 	if o.Failed == nil {
 		o.Failed = func(string, error) {}

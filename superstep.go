@@ -270,8 +270,8 @@ func (e *Engine) undo(ctx context.Context, j *journal.Journal, err error) error 
 
 // create opens the journal of a new run, which is not listed until it has its first record. If an ID is given, the run may already exist.
 func (e *Engine) create(ctx context.Context, id string, opt *journal.Options) (j *journal.Journal, err error) {
-	if unlisted.IsRequestsID(id) {
-		return nil, fmt.Errorf("a run cannot have the ID %q, which is for the requests to a run; use another ID", id)
+	if unlisted.IsRequestsID(id) || strings.HasPrefix(id, schedulePrefix) {
+		return nil, fmt.Errorf("a run cannot have the ID %q, which is for requests and schedules; use another ID", id)
 	}
 	if opt.Create.Status = runlog.Importing; id != "" {
 		opt.Reopen = true

@@ -302,13 +302,7 @@ func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.G
 		settled, err = w.Settle(inputs)
 	}
 	if err != nil {
-		if errors.As(err, new(*workflow.InputsError)) {
-			err = &Error{Exit: ExitUsage, Code: "inputs", Message: err.Error(), Err: err, Next: []string{
-				"such as: " + a.hint("run", nameToType(a, w)) + arguments.Sample(w),
-				"all inputs: " + a.hint("run", nameToType(a, w), "--help"),
-			}}
-		}
-		return err
+		return a.inputsError(w, err)
 	}
 	if r.queue != nil {
 		return enqueueRun(ctx, a, w, g, r)
@@ -326,4 +320,15 @@ func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.G
 			return engine.Start(ctx, name, inputs, &superstep.StartOptions{ID: r.id, Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
 		},
 	})
+}
+
+// inputsError adds to an error about the inputs of a workflow how to give them.
+func (a *app) inputsError(w *workflow.Workflow, err error) error {
+	if !errors.As(err, new(*workflow.InputsError)) {
+		return err
+	}
+	return &Error{Exit: ExitUsage, Code: "inputs", Message: err.Error(), Err: err, Next: []string{
+		"such as: " + a.hint("run", nameToType(a, w)) + arguments.Sample(w),
+		"all inputs: " + a.hint("run", nameToType(a, w), "--help"),
+	}}
 }

@@ -109,7 +109,15 @@ func workOn(ctx context.Context, a *app, o *superstep.RecoverOptions, once bool,
 		}
 		say("not resumed", id, err)
 	}
-	o.Skipped = func(id string, why error) { say("skipped", id, why) }
+	o.Skipped = func(id string, why error) {
+		if id == "" { // a schedule
+			a.tty.Warn("skipped: " + why.Error())
+			return
+		}
+		say("skipped", id, why)
+	}
+	o.Scheduled = func(schedule, run string) { say("queued by schedule "+schedule, run, nil) }
+	o.Place = append(o.Place, a.host().FolderLabel())
 	o.Taken = func(id string) { say("taken", id, nil) }
 	if !once {
 		if !a.set.Quiet && !a.programs() {
