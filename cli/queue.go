@@ -94,5 +94,5 @@ func enqueueRun(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.
 		}
 		a.tty.Notify(fmt.Sprintf("run %s is %s; a worker takes it: %s", info.ID, info.Status, a.hint("worker"+needs)))
 	}
-	return a.print(map[string]any{"run": info.ID, "status": info.Status}, info.ID+"\n")
+	return a.print(map[string]any{"run": info.ID, "status": info.Status}, info.ID)
 }
