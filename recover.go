@@ -126,7 +126,7 @@ func (e *Engine) takeOne(ctx, within context.Context, w *waitlist.Run, o *Recove
 	case errors.Is(err, errFull):
 		e.list.Block(w, e.opt.Now().Add(lookEvery/4+rand.N(lookEvery)))
 	case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*runlog.NotFoundError)),
-		errors.As(err, new(*runlog.QuarantinedError)), errors.Is(err, errTaken):
+		errors.As(err, new(*runlog.QuarantinedError)), errors.Is(err, errTaken), errors.Is(err, runlog.ErrFenced):
 		e.list.Lost() // another process was first
 	case ctx.Err() != nil:
 	case errors.Is(err, ErrClosed):
@@ -308,6 +308,7 @@ func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, 
 	}
 	if err == nil {
 		taken, err = e.take(ctx, within, o)
+		e.weigh(now, len(taken))
 	}
 	return taken, e.list.Soonest(), err
 }

@@ -106,6 +106,7 @@ type Engine struct {
 
 	taking sync.Mutex    // guards list
 	list   waitlist.List // the runs that wait for a worker, as far as Recover knows them
+	load   Load          // guarded by mu
 	freed  chan struct{} // receives a value when a run that Recover has taken has ended
 }
 
