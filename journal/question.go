@@ -219,11 +219,13 @@ func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) err
 		return err
 	}
 	// With the last open question answered, a paused run is running again: if this process dies now,
-	// a worker resumes it.
+	// a worker resumes it. One that began queued is queued again.
 	status := runlog.Status("")
 	j.mu.Lock()
 	if j.info.Status == runlog.Paused && !j.paused && len(j.open()) == 1 {
-		status = runlog.Running
+		if status = runlog.Running; j.sum.now.Queue != nil {
+			status = runlog.Queued
+		}
 	}
 	j.mu.Unlock()
 	timed := *a

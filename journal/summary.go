@@ -154,7 +154,7 @@ func (s *summing) note(v *recovered, r *runlog.Record, data any, counted bool) {
 	case *runlog.RunPaused:
 		s.paused = d
 	case *runlog.RunStarted:
-		s.now.Imported = d.Imported != nil
+		s.now.Imported, s.now.Queue = d.Imported != nil, d.Queue
 	case *runlog.RunResumed:
 		s.paused, s.now.Failed = nil, ""
 		s.tops, s.working = maps.Clone(s.tops), 0

@@ -19,7 +19,7 @@ const (
 	RateLimit = "rate_limit" // the next attempt, until Until
 	Storage   = "storage"
 	Operator  = "operator" // somebody has paused it
-	Worker    = "worker"   // a process that resumes it; never stored
+	Worker    = "worker"   // a process that takes or resumes it; never stored
 )
 
 // A Summary describes a run as of a record. It is JSON of at most runlog.MaxSummary-64 bytes.
@@ -36,6 +36,8 @@ type Summary struct {
 	Cost     int64      `json:"cost,omitempty"`     // in millionths of a US dollar
 	More     bool       `json:"more,omitempty"`     // a model that tells no price is not counted in Cost
 	Imported bool       `json:"imported,omitempty"` // the run, or one that it is a fork of, was made of a file
+
+	Queue *runlog.Queue `json:"queue,omitempty"` // of a run that began queued
 
 	Open      int        `json:"open,omitempty"`      // questions without an answer, but for messages of a conversation
 	Questions []Question `json:"questions,omitempty"` // the oldest of them, as many as there is room for
@@ -102,6 +104,11 @@ func Of(info *runlog.Info) *Summary {
 	switch {
 	case info.Status.Ended() || info.Status == runlog.Failed:
 		s.Waits, s.Until, s.Open, s.Questions = "", nil, 0, nil
+	case info.Status == runlog.Queued:
+		s.Waits, s.Until = Worker, nil
+		if s.Queue != nil && !s.Queue.NotBefore.IsZero() {
+			s.Until = &s.Queue.NotBefore
+		}
 	case info.Status == runlog.Interrupted && s.Open == 0:
 		s.Waits, s.Until = Worker, nil
 	}
