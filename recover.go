@@ -34,6 +34,7 @@ type RecoverOptions struct {
 // resumed, which execute until they end or ctx does.
 func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, error) {
 	o := opt.settled()
+	e.sweep(ctx)
 	left, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.WaitingStorage}})
 	if err != nil {
 		return nil, err
@@ -168,6 +169,8 @@ func (e *Engine) ended(ctx context.Context, id string, out *Outcome, o *RecoverO
 // Serve recovers runs again and again until ctx ends, and then waits for those it has resumed, which end with ctx too. A worker calls it.
 func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 	o := opt.settled()
+	e.serving.Store(true)
+	defer e.serving.Store(false)
 	var mine []*Run
 	defer func() {
 		for _, r := range mine {
@@ -221,7 +224,13 @@ func (opt *RecoverOptions) settled() RecoverOptions {
 func (e *Engine) busy(runs int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.runs) >= runs
+	n := 0
+	for _, r := range e.runs {
+		if !r.idle.Load() { // else it only waits for its children, which need the room
+			n++
+		}
+	}
+	return n >= runs
 }
 
 func (r *Run) over() bool {

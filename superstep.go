@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/superstep-dev/superstep/agent/team"
@@ -21,6 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/live"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
@@ -100,13 +102,17 @@ type Engine struct {
 	active int                // how many execute, with those that were fenced off and have not ended yet
 	deaf   context.CancelFunc // ends listen, which runs while any is active
 	later  map[string]later   // those that Recover leaves alone for a while
+	swept  time.Time          // when sweep looked last
 	closed bool
 	work   sync.WaitGroup // runs, and calls that may start one
+
+	tend    tending
+	serving atomic.Bool // Serve executes what nobody executes, children too
 }
 
 // New creates an engine. It reports every mistake in its workflows at once. The caller must close the store after the engine.
 func New(store runlog.Store, opt *Options) (*Engine, error) {
-	e := &Engine{store: store, runs: map[string]*Run{}, later: map[string]later{}}
+	e := &Engine{store: store, runs: map[string]*Run{}, later: map[string]later{}, tend: tending{make(chan struct{}, 1)}}
 	if opt != nil {
 		e.opt = *opt
 	}
@@ -214,7 +220,7 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
 		return nil, e.undo(ctx, j, err)
 	}
-	return e.launch(ctx, j, &launching{ResumeOptions{Answer: o.Answer, Observe: o.Observe}, w, inputs, o.SnapshotEvery}), nil
+	return e.launch(ctx, j, &launching{ResumeOptions{Answer: o.Answer, Observe: o.Observe}, w, inputs, o.SnapshotEvery, nil}), nil
 }
 
 // undo removes a run that could not be started, and returns the reason.
@@ -322,13 +328,21 @@ func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Ru
 }
 
 func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOptions) (*Run, error) {
-	if j.Info().Cancel { // whoever held it then did not get to it
-		if err := j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil); err != nil {
-			return nil, err
+	cancelled := func() error {
+		err := j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil)
+		if err == nil {
+			info := j.Info()
+			err = e.cancelChildren(ctx, &info)
 		}
-		return nil, &runlog.EndedError{ID: j.ID(), Status: runlog.Cancelled}
+		return cmp.Or[error](err, &runlog.EndedError{ID: j.ID(), Status: runlog.Cancelled})
+	}
+	if j.Info().Cancel { // whoever held it then did not get to it
+		return nil, cancelled()
 	}
 	started, err := e.started(ctx, j.ID())
+	if err == nil && e.orphaned(ctx, started.Child) {
+		return nil, cancelled()
+	}
 	if err == nil {
 		err = e.trusts(j.ID(), j.Imported()) // it may be another run of that ID by now
 	}
@@ -348,7 +362,19 @@ func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOpti
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunResumed, "", resumed); err != nil {
 		return nil, err
 	}
-	return e.launch(ctx, j, &launching{*opt, w, started.Inputs, started.Every}), nil
+	if len(j.Children()) > 0 { // those that were paused with it are resumed with it
+		info := j.Info()
+		err := e.downward(ctx, &info, func(child *runlog.Info) error {
+			if sum := summary.Of(child); child.Status != runlog.Paused || sum == nil || sum.Waits != summary.Operator {
+				return nil
+			}
+			return e.requeue(ctx, child.ID, nil)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return e.launch(ctx, j, &launching{*opt, w, started.Inputs, started.Every, started.Child}), nil
 }
 
 // workflowOf returns the workflow that a run has pinned.
@@ -413,7 +439,7 @@ func (e *Engine) finished(ctx context.Context, info runlog.Info) (*Run, error) {
 	return r, nil
 }
 
-// Cancel cancels a run, whichever process executes it. If none does, the run is cancelled when Cancel returns; otherwise soon after.
+// Cancel cancels a run and its child runs, whichever process executes it. If none does, the run is cancelled when Cancel returns; otherwise soon after.
 func (e *Engine) Cancel(ctx context.Context, id string) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -444,7 +470,13 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 	} else {
 		err = j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil)
 	}
-	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+	if err = errors.Join(err, j.Close(context.WithoutCancel(ctx))); err != nil {
+		return err
+	}
+	if info.IsChild() {
+		e.delivered(ctx, info.Parent)
+	}
+	return e.cancelChildren(ctx, &info)
 }
 
 // An unknownAgentError reports that a run has no such sub-agent that could be cancelled.
@@ -467,14 +499,25 @@ func (e *unknownAgentError) Error() string {
 	return fmt.Sprintf("run %s runs no sub-agent %q%s Those that run are: %s", e.Run, e.Agent, hint, cmp.Or(strings.Join(e.Known, ", "), "none"))
 }
 
-// Pause pauses a run until it is resumed, whichever process executes it: no new task starts, and Pause returns when the running ones have ended. If no
-// process executes the run, no worker resumes it. By names the user who asks.
+// Pause pauses a run and its child runs until it is resumed, whichever process executes it: no new task starts, and Pause returns when the running ones
+// have ended. If no process executes the run, no worker resumes it. By names the user who asks.
 func (e *Engine) Pause(ctx context.Context, id, by string) error {
 	leave, err := e.enter()
 	if err != nil {
 		return err
 	}
 	defer leave()
+	if err := e.pause(ctx, id, by); err != nil {
+		return err
+	}
+	info, err := e.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	return e.downward(ctx, &info, func(child *runlog.Info) error { return e.Pause(ctx, child.ID, by) })
+}
+
+func (e *Engine) pause(ctx context.Context, id, by string) (err error) {
 	paused := runlog.RunPaused{By: cmp.Or(by, "engine")}
 	r := unlisted.Request{Kind: unlisted.KindPause, Time: e.opt.Now().UTC()}
 	if r.Data, err = json.Marshal(paused); err != nil {
@@ -630,8 +673,39 @@ func (e *Engine) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, err
 	return e.store.Runs(ctx, f)
 }
 
-// Delete removes a run and its log.
+// Delete removes a run with its child runs, and their logs. A child cannot be removed before its parent has ended, and a run whose child is held by a
+// process gives the *runlog.BusyError of that child.
 func (e *Engine) Delete(ctx context.Context, id string) error {
+	info, err := e.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	if info.IsChild() && !e.orphaned(ctx, &runlog.Child{Parent: info.Parent}) {
+		return fmt.Errorf("run %s is a child of run %s, which has not ended: cancel or remove that one", id, info.Parent)
+	}
+	infos, err := e.childrenOf(ctx, &info)
+	if err != nil {
+		return err
+	}
+	for i := range infos {
+		if infos[i].Owner != "" {
+			return &runlog.BusyError{ID: infos[i].ID, Owner: infos[i].Owner}
+		}
+	}
+	if err := e.remove(ctx, id); err != nil {
+		return err
+	}
+	for i := range infos { // their parent is gone
+		err := e.Delete(ctx, infos[i].ID)
+		if err != nil && !errors.As(err, new(*runlog.NotFoundError)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes a run and its log.
+func (e *Engine) remove(ctx context.Context, id string) error {
 	if err := e.store.Delete(ctx, id); err != nil {
 		return err
 	}

@@ -179,6 +179,9 @@ func (v *recovered) open() []runlog.Question {
 	return out
 }
 
+// ByRun is the author of the answer to a runlog.QuestionRun.
+const ByRun = "run"
+
 // An AnsweredError reports that a question is already answered.
 type AnsweredError struct{ Path, Key string }
 
@@ -222,7 +225,7 @@ func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) err
 	// a worker resumes it.
 	status := runlog.Status("")
 	j.mu.Lock()
-	if j.info.Status == runlog.Paused && !j.paused && len(j.open()) == 1 {
+	if j.info.Status == runlog.Paused && !j.paused && (len(j.open()) == 1 || a.By == ByRun) {
 		status = runlog.Running
 	}
 	j.mu.Unlock()
@@ -249,6 +252,9 @@ func (v *recovered) answerable(id, path string, a *runlog.Answer) (*runlog.Answe
 		return nil, nil
 	} else if answered {
 		return nil, &AnsweredError{path, a.Key}
+	}
+	if q.Kind == runlog.QuestionRun && !a.Denied && a.By != ByRun {
+		return nil, &UnfitError{path, a.Key, fmt.Sprintf("comes from run %s; cancel that run to go on without it", q.Run)}
 	}
 	if !a.Denied {
 		if err := q.Fits(a.Value); err != nil {
