@@ -102,6 +102,11 @@ func (e *Engine) begets(r *Run) func(context.Context, *graph.ChildRun) error {
 		}
 		started := runlog.RunStarted{
 			Workflow: c.Workflow, Inputs: j.Clean(c.Inputs), Engine: Version, Sandbox: e.opt.Sandbox(), Timed: true, Child: c.Of,
+			Queue: &runlog.Queue{Place: c.Place},
+		}
+		own := j.Info()
+		if q := own.Queue(); q != nil {
+			started.Queue.Priority = q.Priority
 		}
 		if c.Pinned != nil {
 			started.Pinned = j.Clean(c.Pinned)
@@ -113,8 +118,8 @@ func (e *Engine) begets(r *Run) func(context.Context, *graph.ChildRun) error {
 			started.Title = title(w, c.Inputs)
 		}
 		if im := j.Imported(); im != nil {
-			own := *im
-			own.Records, started.Imported = 0, &own
+			mark := *im
+			mark.Records, started.Imported = 0, &mark
 		}
 		_, err = e.begin(ctx, c.ID, &started, nil)
 		if _, busy := errors.AsType[*runlog.BusyError](err); busy || errors.As(err, new(*ConflictError)) {
@@ -133,7 +138,7 @@ func (e *Engine) extend(ctx context.Context, info *runlog.Info, limit runlog.Bud
 	return e.requeue(ctx, info.ID, &limit)
 }
 
-// requeue lets any process resume a paused run that no process holds, with a larger budget if one is given.
+// requeue lets any process resume a paused child that no process holds, with a larger budget if one is given.
 func (e *Engine) requeue(ctx context.Context, id string, budget *runlog.Budget) error {
 	j, err := e.open(ctx, id, &journal.Options{})
 	if _, busy := errors.AsType[*runlog.BusyError](err); busy {
@@ -148,7 +153,7 @@ func (e *Engine) requeue(ctx context.Context, id string, budget *runlog.Budget) 
 		resumed.Budget, again = &b, b != j.Budget()
 	}
 	if again && j.Info().Status == runlog.Paused {
-		err = j.Write(ctx, runlog.Running, runlog.KindRunResumed, "", resumed)
+		err = j.Write(ctx, runlog.Queued, runlog.KindRunResumed, "", resumed)
 	}
 	e.tend.poke()
 	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
@@ -187,7 +192,7 @@ func (e *Engine) hand(ctx context.Context, j *journal.Journal, info *runlog.Info
 	if err != nil {
 		return err
 	}
-	a := &runlog.Answer{Key: q.Key, By: journal.ByRun, Request: info.ID}
+	a := &runlog.Answer{Key: q.Key, By: runlog.ByRun, Request: info.ID}
 	if a.Value, err = json.Marshal(end); err != nil {
 		return err
 	}
@@ -375,7 +380,7 @@ func (e *Engine) tendTo(ctx context.Context, r *Run, infos []runlog.Info) {
 	moves, checked := false, false
 	for i := range infos {
 		info := &infos[i]
-		idle := info.Status == runlog.Interrupted || info.Status == runlog.WaitingStorage
+		idle, q := takes(info), info.Queue()
 		moves = moves || idle || info.Status == runlog.Running
 		if info.Parent != r.id || done(*info) {
 			continue
@@ -393,7 +398,7 @@ func (e *Engine) tendTo(ctx context.Context, r *Run, infos []runlog.Info) {
 			if _, waits = r.journal.Children()[info.ID]; !waits {
 				_ = e.Cancel(ctx, info.ID) // the next look tries again
 			}
-		case idle && !e.serving.Load() && r.rests() == nil && !e.waits(info.ID) && e.room():
+		case idle && (q == nil || len(q.Place) == 0) && !e.serving.Load() && r.rests() == nil && !e.waits(info.ID) && e.room():
 			e.adopt(r, info)
 		}
 	}

@@ -322,7 +322,11 @@ func (e *Engine) begin(ctx context.Context, id string, started *runlog.RunStarte
 			batch[i+1] = recs[i]
 			batch[i+1].Time = batch[0].Time
 		}
-		err = j.Append(ctx, runlog.Running, batch...)
+		status := runlog.Running
+		if started.Queue != nil {
+			status = runlog.Queued
+		}
+		err = j.Append(ctx, status, batch...)
 	}
 	return j.ID(), errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 }

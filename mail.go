@@ -12,6 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
@@ -47,7 +48,8 @@ func (e *Engine) await(ctx context.Context, id string, from uint64, seen func(*r
 }
 
 // Budget changes the budget of a run, whichever process executes it: tasks that wait for a larger budget continue at once. Each limit that is not zero
-// replaces the previous one, see runlog.Budget.Over. If no process executes the run, the change takes effect when it is resumed.
+// replaces the previous one, see runlog.Budget.Over. If no process executes the run, the change takes effect when it is resumed; a run that began queued
+// and waits for a larger budget is queued again.
 func (e *Engine) Budget(ctx context.Context, id string, b runlog.Budget) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -76,6 +78,9 @@ func (e *Engine) Budget(ctx context.Context, id string, b runlog.Budget) error {
 			return nil // it is there for whoever resumes the run
 		case err == nil && !j.Info().Status.Ended():
 			err = j.Look(ctx)
+			if now := j.Info(); err == nil && now.Status == runlog.Paused && now.Queue() != nil && waitsForBudget(&now) {
+				err = j.Append(ctx, runlog.Queued)
+			}
 			return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 		case err == nil:
 			if err := j.Close(context.WithoutCancel(ctx)); err != nil {
@@ -94,6 +99,11 @@ func (e *Engine) Budget(ctx context.Context, id string, b runlog.Budget) error {
 			return err
 		}
 	}
+}
+
+func waitsForBudget(info *runlog.Info) bool {
+	s := summary.Of(info)
+	return s != nil && s.Waits == summary.Budget
 }
 
 // steerFor is how long Steer waits for an agent.

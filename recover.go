@@ -8,16 +8,19 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/waitlist"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
 // RecoverOptions are the settings of Recover and Serve. Nil means the defaults.
 type RecoverOptions struct {
 	Runs    int                                           // executed by the engine at once, before it takes up no more; defaults to 32
-	Every   time.Duration                                 // of Serve: between two looks; defaults to 5 s
+	Place   []string                                      // the labels of this worker; it takes only queued runs that need no other
+	Every   time.Duration                                 // of Serve: between two looks for interrupted runs; defaults to 5 s
+	Grace   time.Duration                                 // of Serve: how long running tasks may go on once ctx has ended; defaults to 0
 	Answer  Answering                                     // see StartOptions; defaults to leaving every question open
 	Observe func(id string, rec runlog.Record, err error) // see StartOptions, of every run that is resumed; defaults to nothing
-	Taken   func(id string)                               // called for each run that is resumed; defaults to nothing
+	Taken   func(id string)                               // called for each run that is taken from the queue or resumed; defaults to nothing
 	// called once for each run that this engine cannot execute: its workflow is unknown here or has another version, or the run was imported and is not
 	// trusted; may be nil
 	Skipped func(id string, why error)
@@ -25,8 +28,13 @@ type RecoverOptions struct {
 	Failed  func(id string, err error)   // why a run could not be resumed, or, with "", runs could not be looked for; defaults to nothing
 }
 
-// Recover resumes the unfinished runs that no process executes: interrupted runs, whose process
-// crashed or was stopped, and runs that wait for storage. It skips runs of workflows that the
+// Recover takes the runs that no process executes: interrupted runs, whose process crashed or was
+// stopped, runs that wait for storage, and queued runs. Interrupted ones come first, then those of
+// higher priority. Of one priority, workflows take turns, as do the keys of runs that have one, and
+// within these the oldest run is first. It takes no queued run before its time, none that needs a
+// place that this worker is not, and none of a key of which as many execute as its limit allows.
+//
+// It skips runs of workflows that the
 // engine does not have or has in another version, imported runs that are not trusted, paused runs,
 // which need a person, and quarantined ones. A run that could not continue, for lack of storage or
 // because of a store error, is skipped for a while, longer each time. Several processes may recover
@@ -35,55 +43,94 @@ type RecoverOptions struct {
 func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, error) {
 	o := opt.settled()
 	e.sweep(ctx)
-	left, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.WaitingStorage}})
-	if err != nil {
+	e.taking.Lock()
+	defer e.taking.Unlock()
+	e.list.Place = o.Place
+	if err := e.lookAll(ctx); err != nil {
 		return nil, err
 	}
-	// The runs are ordered by age, starting at a random one, so that concurrent processes begin
-	// with different runs.
-	slices.Reverse(left)
-	if n := len(left); n > 0 {
-		at := rand.IntN(n)
-		left = append(left[at:len(left):len(left)], left[:at]...)
+	return e.take(ctx, ctx, &o)
+}
+
+// lookAll lists all runs that wait for a worker. The caller holds taking.
+func (e *Engine) lookAll(ctx context.Context) error {
+	left, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Queued, runlog.Interrupted, runlog.WaitingStorage}})
+	if err != nil {
+		return err
 	}
-	var taken []*Run
-	for i := range left {
-		if err := ctx.Err(); err != nil {
-			return taken, nil // what was resumed ends with ctx, by itself
+	e.list.Reset()
+	e.note(left)
+	return nil
+}
+
+// note adds listed runs, the newest first. It returns how many of them were not known.
+func (e *Engine) note(infos []runlog.Info) (fresh int) {
+	for i := range slices.Backward(infos) {
+		if !e.waits(infos[i].ID) && e.list.Add(&infos[i]) {
+			fresh++
 		}
-		if e.busy(o.Runs) {
+	}
+	return fresh
+}
+
+// take takes runs until the engine is busy or none is left. They execute until they end or within does. The caller holds taking.
+func (e *Engine) take(ctx, within context.Context, o *RecoverOptions) (taken []*Run, err error) {
+	for ctx.Err() == nil && !e.busy(o.Runs) {
+		w := e.list.Next(e.opt.Now(), rand.IntN)
+		if w == nil {
 			break
 		}
-		info := &left[i]
-		if e.waits(info.ID) {
-			continue
-		}
-		if err := e.has(ctx, info); err != nil {
-			e.pass(info.ID, err, &o)
-			continue
-		}
-		ro := &ResumeOptions{Answer: o.Answer, recovers: true, ended: func(out *Outcome) { e.ended(ctx, info.ID, out, &o) }}
-		if o.Observe != nil {
-			ro.Observe = func(rec runlog.Record, err error) { o.Observe(info.ID, rec, err) }
-		}
-		r, err := e.Resume(ctx, info.ID, ro)
-		switch {
-		case err == nil:
-			taken = append(taken, r)
-			o.Taken(info.ID)
-		case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*runlog.NotFoundError)),
-			errors.As(err, new(*runlog.QuarantinedError)):
-			// somebody else was first
-		case ctx.Err() != nil:
-			return taken, nil
-		case errors.Is(err, ErrClosed):
+		r, err := e.takeOne(ctx, within, w, o)
+		if err != nil {
 			return taken, err
-		default:
-			e.putOff(info.ID, &o)
-			o.Failed(info.ID, err)
+		}
+		if r != nil {
+			taken = append(taken, r)
+			o.Taken(r.id)
 		}
 	}
-	return taken, nil
+	return taken, nil // if ctx has ended, what was resumed ends by itself
+}
+
+// takeOne takes a run, and returns nil if it cannot be taken now. The error is ErrClosed.
+func (e *Engine) takeOne(ctx, within context.Context, w *waitlist.Run, o *RecoverOptions) (*Run, error) {
+	id := w.Info.ID
+	if err := e.has(ctx, &w.Info); err != nil {
+		e.pass(id, err, o)
+		return nil, nil
+	}
+	if w.Queue.Key != "" {
+		switch full, err := e.full(ctx, id, &w.Queue); {
+		case err != nil:
+			o.Failed("", err)
+			return nil, nil // the next look finds it again
+		case full:
+			e.list.Block(w, e.opt.Now().Add(lookEvery))
+			return nil, nil
+		}
+	}
+	ro := &ResumeOptions{Answer: o.Answer, recovers: true, ended: func(out *Outcome) { e.ended(ctx, id, out, o) }}
+	if o.Observe != nil {
+		ro.Observe = func(rec runlog.Record, err error) { o.Observe(id, rec, err) }
+	}
+	r, err := e.Resume(within, id, ro)
+	switch {
+	case err == nil:
+		e.list.Won()
+		return r, nil
+	case errors.Is(err, errFull):
+		e.list.Block(w, e.opt.Now().Add(lookEvery/4+rand.N(lookEvery)))
+	case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*runlog.NotFoundError)),
+		errors.As(err, new(*runlog.QuarantinedError)), errors.Is(err, errTaken):
+		e.list.Lost() // another process was first
+	case ctx.Err() != nil:
+	case errors.Is(err, ErrClosed):
+		return nil, err
+	default:
+		e.putOff(id, o)
+		o.Failed(id, err)
+	}
+	return nil, nil
 }
 
 // has returns an error if a run cannot be executed here.
@@ -163,22 +210,41 @@ func (e *Engine) ended(ctx context.Context, id string, out *Outcome, o *RecoverO
 		delete(e.later, id)
 		e.mu.Unlock()
 	}
+	select {
+	case e.freed <- struct{}{}:
+	default:
+	}
 	o.Ended(id, *out)
 }
 
-// Serve recovers runs again and again until ctx ends, and then waits for those it has resumed, which end with ctx too. A worker calls it.
+// lookEvery is how often a worker that could take a run looks for new ones, unless its store reports them.
+const lookEvery = 200 * time.Millisecond
+
+// Serve takes runs as Recover does until ctx ends. A worker calls it. Then it waits for those it has taken: what is running in them may go on for the
+// grace period, and what has not ended then can be resumed by another worker.
 func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 	o := opt.settled()
 	e.serving.Store(true)
 	defer e.serving.Store(false)
+	within, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	var mine []*Run
 	defer func() {
 		for _, r := range mine {
+			r.rest()
+		}
+		timer := time.AfterFunc(o.Grace, func() { stop(context.Cause(ctx)) })
+		defer timer.Stop()
+		for _, r := range mine {
 			<-r.done
 		}
+		stop(nil)
 	}()
+	news, every := e.news(ctx)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var all, old time.Time // when to list all queued runs, and the interrupted ones
 	for {
-		taken, err := e.Recover(ctx, &o)
+		taken, soonest, err := e.serveOnce(ctx, within, &o, &all, &old)
 		mine = append(slices.DeleteFunc(mine, (*Run).over), taken...)
 		switch {
 		case errors.Is(err, ErrClosed):
@@ -186,10 +252,64 @@ func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 		case err != nil && ctx.Err() == nil:
 			o.Failed("", err)
 		}
+		var due <-chan time.Time
+		if err == nil && !soonest.IsZero() && !e.busy(o.Runs) {
+			due = time.After(max(soonest.Sub(e.opt.Now()), time.Millisecond))
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(o.Every):
+		case <-tick.C:
+		case <-news:
+		case <-e.freed:
+		case <-due:
+		}
+	}
+}
+
+// news returns a channel that receives a value when a run may have been queued, and how often to look anyway.
+func (e *Engine) news(ctx context.Context) (<-chan struct{}, time.Duration) {
+	if n, ok := runlog.As[runlog.Notifier](e.store); ok {
+		if ch, err := n.Queued(ctx); err == nil {
+			return ch, 5 * lookEvery
+		}
+	}
+	return nil, lookEvery
+}
+
+// serveOnce looks for runs with one query, if it is time for one, and takes what it can. All and old are when it lists everything again. Soonest is when
+// a run that has to wait can be taken, zero if none has to.
+func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, old *time.Time) (taken []*Run, soonest time.Time, err error) {
+	e.taking.Lock()
+	defer e.taking.Unlock()
+	e.list.Place = o.Place
+	now := time.Now()
+	switch {
+	case !now.Before(*all):
+		if err = e.lookAll(ctx); err == nil {
+			took := time.Since(now)
+			*all, *old = now.Add(max(o.Every, 20*took)), now.Add(o.Every)
+		}
+	case !now.Before(*old):
+		var left []runlog.Info
+		left, err = e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.WaitingStorage}})
+		e.note(left)
+		*old = now.Add(o.Every)
+	case !e.busy(o.Runs):
+		err = e.lookNew(ctx)
+	}
+	if err == nil {
+		taken, err = e.take(ctx, within, o)
+	}
+	return taken, e.list.Soonest(), err
+}
+
+// lookNew lists the newest queued runs, as many as are not known. The caller holds taking.
+func (e *Engine) lookNew(ctx context.Context) error {
+	for n := 64; ; n *= 8 {
+		infos, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Queued}, Limit: n})
+		if err != nil || e.note(infos) < len(infos) || len(infos) < n {
+			return err
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/workflow"
 )
 
 // A ConflictError reports that a different run already has the ID, see StartOptions.ID.
@@ -21,8 +20,8 @@ func (e *ConflictError) Error() string {
 }
 
 // again continues an existing run that Start found under its ID, if workflow and inputs are the same.
-func (e *Engine) again(ctx context.Context, j *journal.Journal, w *workflow.Workflow, inputs json.RawMessage, o *StartOptions) (*Run, error) {
-	r, err := e.same(ctx, j, w, inputs, o)
+func (e *Engine) again(ctx context.Context, j *journal.Journal, n *beginning) (*Run, error) {
+	r, err := e.same(ctx, j, n)
 	if r == nil || r.journal == nil { // nothing executes
 		err = errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 	}
@@ -32,26 +31,34 @@ func (e *Engine) again(ctx context.Context, j *journal.Journal, w *workflow.Work
 	return r, nil
 }
 
-func (e *Engine) same(ctx context.Context, j *journal.Journal, w *workflow.Workflow, inputs json.RawMessage, o *StartOptions) (*Run, error) {
-	started, err := e.started(ctx, j.ID())
-	if err != nil {
+func (e *Engine) same(ctx context.Context, j *journal.Journal, n *beginning) (*Run, error) {
+	if err := e.conflict(ctx, j.ID(), n, j.Clean); err != nil {
 		return nil, err
-	}
-	if started.Workflow != w.Name {
-		return nil, &ConflictError{j.ID(), fmt.Sprintf("it is of workflow %s", started.Workflow)}
-	}
-	changes, err := Diff(orNone(started.Inputs), orNone(j.Clean(inputs)))
-	if err != nil {
-		return nil, err
-	}
-	if len(changes) > 0 {
-		c := changes[0]
-		return nil, &ConflictError{j.ID(), fmt.Sprintf("its input %s is %s, not %s", c.Path, short(c.Before), short(c.After))}
 	}
 	if info := j.Info(); info.Status.Ended() {
 		return e.finished(ctx, info)
 	}
-	return e.resume(ctx, j, &ResumeOptions{Answer: o.Answer, Observe: o.Observe, Budget: o.Budget})
+	return e.resume(ctx, j, &ResumeOptions{Answer: n.Answer, Observe: n.Observe, Budget: n.Budget})
+}
+
+// conflict returns a *ConflictError if the run of an ID has another workflow or other inputs. Clean returns inputs as the store keeps them.
+func (e *Engine) conflict(ctx context.Context, id string, n *beginning, clean func(json.RawMessage) json.RawMessage) error {
+	started, err := e.started(ctx, id)
+	if err != nil {
+		return err
+	}
+	if started.Workflow != n.w.Name {
+		return &ConflictError{id, fmt.Sprintf("it is of workflow %s", started.Workflow)}
+	}
+	changes, err := Diff(orNone(started.Inputs), orNone(clean(n.inputs)))
+	if err != nil {
+		return err
+	}
+	if len(changes) > 0 {
+		c := changes[0]
+		return &ConflictError{id, fmt.Sprintf("its input %s is %s, not %s", c.Path, short(c.Before), short(c.After))}
+	}
+	return nil
 }
 
 // orNone returns the inputs, or an empty JSON object if there are none.

@@ -24,6 +24,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/unlisted"
+	"github.com/superstep-dev/superstep/internal/waitlist"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -107,12 +108,17 @@ type Engine struct {
 	work   sync.WaitGroup // runs, and calls that may start one
 
 	tend    tending
-	serving atomic.Bool // Serve executes what nobody executes, children too
+	serving atomic.Bool   // Serve executes what nobody executes, children too
+	taking  sync.Mutex    // guards list
+	list    waitlist.List // the runs that wait for a worker, as far as Recover knows them
+	freed   chan struct{} // receives a value when a run that Recover has taken has ended
 }
 
 // New creates an engine. It reports every mistake in its workflows at once. The caller must close the store after the engine.
 func New(store runlog.Store, opt *Options) (*Engine, error) {
-	e := &Engine{store: store, runs: map[string]*Run{}, later: map[string]later{}, tend: tending{make(chan struct{}, 1)}}
+	e := &Engine{
+		store: store, runs: map[string]*Run{}, later: map[string]later{}, freed: make(chan struct{}, 1), tend: tending{make(chan struct{}, 1)},
+	}
 	if opt != nil {
 		e.opt = *opt
 	}
@@ -158,6 +164,8 @@ type StartOptions struct {
 	// SnapshotEvery is the number of supersteps between snapshots, in all executions of the run. If 0, snapshots are written when the log has grown
 	// enough, which suffices for recovery.
 	SnapshotEvery int
+	// Queue is what a run needs of the worker that takes it, see Enqueue. Start ignores it.
+	Queue *runlog.Queue
 	// Observe, if non-nil, is called with every record of the run from its first on, including the live-only ones of this execution, in order and on one
 	// goroutine. The run does not wait for it, but its outcome does.
 	Observe func(runlog.Record, error)
@@ -171,6 +179,37 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 		return nil, err
 	}
 	defer leave()
+	n, err := e.prepare(name, inputs, opt)
+	if err != nil {
+		return nil, err
+	}
+	j, err := e.create(ctx, n.ID, n.journal())
+	if err != nil {
+		return nil, err
+	}
+	if j.Info().Head > 0 {
+		return e.again(ctx, j, n)
+	}
+	if err := e.record(ctx, j, n, runlog.Running); err != nil {
+		return nil, err
+	}
+	return e.launch(ctx, j, &launching{ResumeOptions{Answer: n.Answer, Observe: n.Observe}, n.w, n.inputs, n.SnapshotEvery, nil}), nil
+}
+
+// A beginning is a run that is about to be created.
+type beginning struct {
+	StartOptions
+	w      *workflow.Workflow
+	inputs json.RawMessage
+	pinned json.RawMessage
+}
+
+func (n *beginning) journal() *journal.Options {
+	return &journal.Options{Create: &runlog.NewRun{Workflow: n.w.Name, Title: n.Title}, Budget: n.Budget}
+}
+
+// prepare checks what a new run is made of. It has no effect.
+func (e *Engine) prepare(name string, inputs json.RawMessage, opt *StartOptions) (*beginning, error) {
 	w, err := e.Workflows().Find(name)
 	if err != nil {
 		return nil, err
@@ -178,49 +217,48 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if inputs, err = w.Settle(inputs); err != nil {
 		return nil, err
 	}
-	var o StartOptions
+	n := &beginning{w: w, inputs: inputs}
 	if opt != nil {
-		o = *opt
+		n.StartOptions = *opt
 	}
-	if o.Title == "" {
-		o.Title = title(w, inputs)
+	if n.Title == "" {
+		n.Title = title(w, inputs)
 	}
-	var pinned json.RawMessage
 	if w.Pin != nil {
-		if pinned, err = w.Pin(inputs); err != nil {
+		if n.pinned, err = w.Pin(inputs); err != nil {
 			return nil, err
 		}
 	}
 	if w.Budget != nil {
 		b := *w.Budget
-		if o.Budget != nil {
-			b = o.Budget.Over(b)
+		if n.Budget != nil {
+			b = n.Budget.Over(b)
 		}
-		o.Budget = &b
+		n.Budget = &b
 	}
-	if err := bounded(w, inputs, o.Budget); err != nil {
-		return nil, err
-	}
-	j, err := e.create(ctx, o.ID, &journal.Options{Create: &runlog.NewRun{Workflow: w.Name, Title: o.Title}, Budget: o.Budget})
-	if err != nil {
-		return nil, err
-	}
-	if j.Info().Head > 0 {
-		return e.again(ctx, j, w, inputs, &o)
-	}
-	inputs = j.Clean(inputs)
-	if pinned != nil {
-		pinned = j.Clean(pinned)
-		if w, err = w.Restore(pinned); err != nil {
-			return nil, e.undo(ctx, j, err)
+	return n, bounded(w, inputs, n.Budget)
+}
+
+// record writes the first record of a new run, which gives the run its status. If that fails, it closes the journal and removes the run.
+func (e *Engine) record(ctx context.Context, j *journal.Journal, n *beginning, status runlog.Status) (err error) {
+	n.inputs = j.Clean(n.inputs)
+	if n.pinned != nil {
+		n.pinned = j.Clean(n.pinned)
+		if n.w, err = n.w.Restore(n.pinned); err != nil {
+			return e.undo(ctx, j, err)
 		}
 	}
-	started := runlog.RunStarted{Workflow: w.Name, Inputs: inputs, Pinned: pinned, Engine: Version, Sandbox: e.opt.Sandbox(), Title: o.Title, Timed: true,
-		Budget: o.Budget, Every: o.SnapshotEvery}
-	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
-		return nil, e.undo(ctx, j, err)
+	started := runlog.RunStarted{Workflow: n.w.Name, Inputs: n.inputs, Pinned: n.pinned, Engine: Version, Sandbox: e.opt.Sandbox(), Title: n.Title, Timed: true,
+		Budget: n.Budget, Every: n.SnapshotEvery}
+	if status == runlog.Queued {
+		if started.Queue = n.Queue; n.Queue == nil {
+			started.Queue = &runlog.Queue{}
+		}
 	}
-	return e.launch(ctx, j, &launching{ResumeOptions{Answer: o.Answer, Observe: o.Observe}, w, inputs, o.SnapshotEvery, nil}), nil
+	if err := j.Write(ctx, status, runlog.KindRunStarted, "", started); err != nil {
+		return e.undo(ctx, j, err)
+	}
+	return nil
 }
 
 // undo removes a run that could not be started, and returns the reason.
@@ -284,7 +322,7 @@ type ResumeOptions struct {
 	// returns a *graph.ChangedError for a changed graph.
 	AllowChange bool
 
-	recovers bool           // nobody has asked for it: what stands in the way leaves the run as it was
+	recovers bool           // a worker takes it: what stands in the way leaves the run as it was
 	ended    func(*Outcome) // called when the execution has ended
 }
 
@@ -300,12 +338,15 @@ func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Ru
 	if err != nil {
 		return nil, err
 	}
-	if info.Status.Ended() {
-		return e.finished(ctx, info)
-	}
 	var o ResumeOptions
 	if opt != nil {
 		o = *opt
+	}
+	switch {
+	case o.recovers && !takes(&info):
+		return nil, errTaken
+	case info.Status.Ended():
+		return e.finished(ctx, info)
 	}
 	if err := e.vouch(ctx, id); err != nil {
 		return nil, err
@@ -314,17 +355,34 @@ func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Ru
 	if err != nil {
 		return nil, err
 	}
-	if now := j.Info(); now.Status.Ended() { // it ended while we looked
+	now := j.Info()
+	switch {
+	case !o.recovers && now.Status.Ended(): // it ended while we looked
 		if err := j.Close(context.WithoutCancel(ctx)); err != nil {
 			return nil, err
 		}
 		return e.finished(ctx, now)
+	case o.recovers && now.Status != runlog.Running && !takes(&now):
+		err = errTaken
+	case o.recovers && !now.Cancel:
+		err = e.claim(ctx, j)
 	}
-	r, err := e.resume(ctx, j, &o)
+	var r *Run
+	if err == nil {
+		r, err = e.resume(ctx, j, &o)
+	}
 	if err != nil {
 		return nil, errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 	}
 	return r, nil
+}
+
+// errTaken reports that another process has taken a run, or that it has ended or is paused.
+var errTaken = errors.New("the run waits for no worker any more")
+
+// takes reports whether a worker takes runs of that status.
+func takes(info *runlog.Info) bool {
+	return info.Status == runlog.Queued || info.Status == runlog.Interrupted || info.Status == runlog.WaitingStorage
 }
 
 func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOptions) (*Run, error) {
@@ -599,7 +657,7 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 }
 
 // Answer answers a question of a run, whichever process executes it: that process continues with the answer at once. If no process executes the run, it
-// continues when it is resumed. Each question is answered once, by an answer that fits it. Answer returns the errors of [journal.Journal.Answer].
+// continues when it is resumed; a run that began queued is queued again once no question is left. Each question is answered once, by an answer that fits it. Answer returns the errors of [journal.Journal.Answer].
 func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -731,7 +789,10 @@ func (e *AmbiguousError) Error() string {
 	return b.String()
 }
 
+func isChild(i runlog.Info) bool { return i.IsChild() }
+
 // Find returns the run that a reference names: its ID, a unique prefix of its ID, "@last" for the newest run, "@-2" for the one before it, and so on.
+// Child runs are named by IDs and prefixes that fit no other run.
 func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 	if back, ok := strings.CutPrefix(ref, "@"); ok {
 		n := 1
@@ -743,9 +804,13 @@ func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 			n = -d
 		}
 		infos, err := e.store.Runs(ctx, &runlog.Filter{Limit: n})
+		if err == nil && slices.ContainsFunc(infos, isChild) { // which nobody has started by hand
+			infos, err = e.store.Runs(ctx, nil)
+		}
 		if err != nil {
 			return runlog.Info{}, err
 		}
+		infos = slices.DeleteFunc(infos, isChild)
 		if len(infos) < n {
 			return runlog.Info{}, fmt.Errorf("%q: there are %d runs", ref, len(infos))
 		}
@@ -759,6 +824,9 @@ func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 		if info.ID == ref {
 			return info, nil
 		}
+	}
+	if tops := slices.DeleteFunc(slices.Clone(infos), isChild); len(tops) == 1 { // the others begin with its ID, perhaps
+		return tops[0], nil
 	}
 	switch {
 	case ref == "" || len(infos) == 0:

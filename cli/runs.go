@@ -255,7 +255,7 @@ func rank(s runlog.Status) int {
 func statusNames() []string {
 	var out []string
 	for _, s := range []runlog.Status{
-		runlog.Running, runlog.Paused, runlog.WaitingStorage, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled, runlog.Interrupted,
+		runlog.Queued, runlog.Running, runlog.Paused, runlog.WaitingStorage, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled, runlog.Interrupted,
 		runlog.Quarantined,
 	} {
 		out = append(out, string(s))
@@ -334,7 +334,7 @@ func status(p tui.Palette, of runlog.Status) string {
 		return p.Green(s)
 	case runlog.Failed, runlog.Quarantined, host.Damaged:
 		return p.Red(s)
-	case runlog.Paused, runlog.Partial, runlog.Interrupted, runlog.Running, runlog.WaitingStorage, host.Waiting:
+	case runlog.Queued, runlog.Paused, runlog.Partial, runlog.Interrupted, runlog.Running, runlog.WaitingStorage, host.Waiting:
 		return p.Yellow(s)
 	}
 	return s

@@ -39,7 +39,7 @@ func (h *Host) Inbox(ctx context.Context) ([]InboxItem, error) {
 
 func inbox(ctx context.Context, store runlog.Store) (items []InboxItem, err error) {
 	infos, err := store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{
-		runlog.Running, runlog.Paused, runlog.WaitingStorage, runlog.Interrupted, runlog.Quarantined,
+		runlog.Running, runlog.Paused, runlog.WaitingStorage, runlog.Interrupted, runlog.Quarantined, runlog.Queued,
 	}})
 	for i := range infos {
 		info := &infos[i]

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/archive"
@@ -115,8 +116,11 @@ func (h *Host) runItems(ctx context.Context, store runlog.Store, infos []runlog.
 // describe adds what the summary of the run says.
 func (r *RunItem) describe(s *summary.Summary) {
 	r.Waits, r.Until, r.Open, r.Step, r.Done, r.Nodes, r.Failed, r.Tokens = s.Waits, s.Until, s.Open, s.Steps, s.Done, s.Of, s.Failed, s.Tokens
-	if s.Waits == summary.Budget || s.Waits == summary.Message {
+	switch {
+	case s.Waits == summary.Budget, s.Waits == summary.Message:
 		r.Reason = s.Waits
+	case r.Status == runlog.Queued && len(s.Queue.Place) > 0:
+		r.Reason = "needs a worker with " + strings.Join(s.Queue.Place, ", ")
 	}
 	if s.Tokens > 0 && (s.Cost > 0 || !s.More) {
 		r.Cost = &transcript.Cost{Micros: s.Cost, More: s.More}

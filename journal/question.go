@@ -179,9 +179,6 @@ func (v *recovered) open() []runlog.Question {
 	return out
 }
 
-// ByRun is the author of the answer to a runlog.QuestionRun.
-const ByRun = "run"
-
 // An AnsweredError reports that a question is already answered.
 type AnsweredError struct{ Path, Key string }
 
@@ -222,11 +219,13 @@ func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) err
 		return err
 	}
 	// With the last open question answered, a paused run is running again: if this process dies now,
-	// a worker resumes it.
+	// a worker resumes it. One that began queued is queued again.
 	status := runlog.Status("")
 	j.mu.Lock()
-	if j.info.Status == runlog.Paused && !j.paused && (len(j.open()) == 1 || a.By == ByRun) {
-		status = runlog.Running
+	if j.info.Status == runlog.Paused && !j.paused && (len(j.open()) == 1 || a.By == runlog.ByRun) {
+		if status = runlog.Running; j.sum.now.Queue != nil {
+			status = runlog.Queued
+		}
 	}
 	j.mu.Unlock()
 	timed := *a
@@ -253,7 +252,7 @@ func (v *recovered) answerable(id, path string, a *runlog.Answer) (*runlog.Answe
 	} else if answered {
 		return nil, &AnsweredError{path, a.Key}
 	}
-	if q.Kind == runlog.QuestionRun && !a.Denied && a.By != ByRun {
+	if q.Kind == runlog.QuestionRun && !a.Denied && a.By != runlog.ByRun {
 		return nil, &UnfitError{path, a.Key, fmt.Sprintf("comes from run %s; cancel that run to go on without it", q.Run)}
 	}
 	if !a.Denied {

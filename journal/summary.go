@@ -155,7 +155,7 @@ func (s *summing) note(v *recovered, r *runlog.Record, data any, counted bool) {
 	case *runlog.RunPaused:
 		s.paused = d
 	case *runlog.RunStarted:
-		s.now.Imported, s.now.Child = d.Imported != nil, d.Child != nil
+		s.now.Imported, s.now.Child, s.now.Queue = d.Imported != nil, d.Child != nil, d.Queue
 	case *runlog.RunResumed:
 		s.paused, s.now.Failed = nil, ""
 		s.tops, s.working = maps.Clone(s.tops), 0

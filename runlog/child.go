@@ -25,6 +25,9 @@ type End struct {
 	Spent   *Amount         `json:"spent,omitempty"` // what the run has used, with its own children
 }
 
+// ByRun is the author of the answer to a QuestionRun.
+const ByRun = "run"
+
 // idDigits is how many digits follow the ID of the root in the ID of a child.
 const idDigits = 12
 

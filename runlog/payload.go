@@ -25,6 +25,7 @@ type RunStarted struct {
 	Every    int             `json:"snapshot_every,omitempty"` // supersteps; 0 for snapshots by growth alone
 	Imported *Imported       `json:"imported,omitempty"`       // of a run that was made of a file, and of its forks
 	Timed    bool            `json:"timed,omitempty"`          // records say how long things took; one that does not took less than a millisecond
+	Queue    *Queue          `json:"queue,omitempty"`          // of a run that began queued
 }
 
 // RunResumed reports that a process resumed the run.

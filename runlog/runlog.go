@@ -59,6 +59,7 @@ type Status string
 // The statuses of a run. Interrupted and Quarantined are never stored: a running run has one of
 // these statuses once no process holds it any more.
 const (
+	Queued         Status = "queued" // created and recorded; no process executes it yet, and a worker takes it
 	Running        Status = "running"
 	Paused         Status = "paused"
 	WaitingStorage Status = "waiting_storage" // paused, since the store could take no more
@@ -197,6 +198,13 @@ func (f *Filter) Takes(s Status) bool {
 // again.
 type Waiter interface {
 	Wait(ctx context.Context, id string, seq uint64) error
+}
+
+// A Notifier is a store that reports when a run may have been queued, so that workers need not poll.
+// The channel receives a value after each such change until ctx ends; changes while the connection to a
+// server is interrupted may be missed, so workers still look from time to time.
+type Notifier interface {
+	Queued(ctx context.Context) (<-chan struct{}, error)
 }
 
 // A Sizer is a store that reports the disk space of runs in bytes, by ID, without reading their

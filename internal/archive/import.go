@@ -132,7 +132,7 @@ func survey(ctx context.Context, r io.Reader) (*header, *runlog.Imported, error)
 // imported returns the status that a run gets by the one in the file, "" for none.
 func imported(s runlog.Status) runlog.Status {
 	switch s {
-	case runlog.Running, runlog.Interrupted, runlog.Quarantined, runlog.WaitingStorage:
+	case runlog.Queued, runlog.Running, runlog.Interrupted, runlog.Quarantined, runlog.WaitingStorage:
 		return runlog.Paused
 	case runlog.Paused, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled:
 		return s

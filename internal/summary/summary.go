@@ -19,7 +19,7 @@ const (
 	RateLimit = "rate_limit" // the next attempt, until Until
 	Storage   = "storage"
 	Operator  = "operator" // somebody has paused it
-	Worker    = "worker"   // a process that resumes it; never stored
+	Worker    = "worker"   // a process that takes or resumes it; never stored
 	Run       = "run"      // the end of its child runs: nothing is wanted of anybody
 )
 
@@ -38,6 +38,8 @@ type Summary struct {
 	More     bool       `json:"more,omitempty"`     // a model that tells no price is not counted in Cost
 	Imported bool       `json:"imported,omitempty"` // the run, or one that it is a fork of, was made of a file
 	Child    bool       `json:"child,omitempty"`    // a task of another run waits for it, see runlog.Info.IsChild
+
+	Queue *runlog.Queue `json:"queue,omitempty"` // of a run that began queued
 
 	Open      int        `json:"open,omitempty"`      // questions that need an answer of a person
 	Questions []Question `json:"questions,omitempty"` // the oldest of them, as many as there is room for
@@ -109,6 +111,11 @@ func Of(info *runlog.Info) *Summary {
 	switch {
 	case info.Status.Ended() || info.Status == runlog.Failed:
 		s.Waits, s.Until, s.Open, s.Questions = "", nil, 0, nil
+	case info.Status == runlog.Queued:
+		s.Waits, s.Until = Worker, nil
+		if s.Queue != nil && !s.Queue.NotBefore.IsZero() {
+			s.Until = &s.Queue.NotBefore
+		}
 	case info.Status == runlog.Interrupted && s.Open == 0:
 		s.Waits, s.Until = Worker, nil
 	}

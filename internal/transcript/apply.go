@@ -109,6 +109,10 @@ func (r *Run) applyRun(rec *runlog.Record) {
 		if d.Budget != nil {
 			r.Budget = *d.Budget
 		}
+		if d.Queue != nil {
+			r.Status, r.needs = runlog.Queued, lines(d.Queue.Place)
+			break
+		}
 		r.proceed(rec.Time)
 	case runlog.KindRunResumed:
 		r.halt(runlog.Interrupted, r.last) // if its log does not say how it ended

@@ -17,7 +17,8 @@ import (
 // A Run is the state of a run according to its log so far. The zero value is a run without records. Apply changes it; it is not safe for use by several
 // goroutines at once.
 type Run struct {
-	Sandbox   string // what bounds the commands of its last execution; "" if it is not known
+	needs     []string // the labels that its worker must have
+	Sandbox   string   // what bounds the commands of its last execution; "" if it is not known
 	Workflow  string
 	Title     string
 	Inputs    json.RawMessage

@@ -392,7 +392,8 @@ func (f *Feed) tail(t *Task, out []Change) []Change {
 // A Wait is the reason why a run makes no progress.
 type Wait struct {
 	What  string     `json:"what"`            // person, message, budget, rate_limit, storage, operator or worker
-	Until *time.Time `json:"until,omitempty"` // of a rate limit
+	Until *time.Time `json:"until,omitempty"` // of a rate limit, or before which no worker takes it
+	Place []string   `json:"place,omitempty"` // the labels that the worker must have
 }
 
 // Wait returns the reason why the run makes no progress, or nil if it does or has ended.
@@ -402,8 +403,8 @@ func (r *Run) Wait() *Wait {
 		return nil
 	case r.Status == runlog.WaitingStorage:
 		return &Wait{What: "storage"}
-	case r.Status == runlog.Interrupted:
-		return &Wait{What: "worker"}
+	case r.Status == runlog.Interrupted, r.Status == runlog.Queued:
+		return &Wait{What: "worker", Place: r.needs}
 	case r.Short != nil:
 		return &Wait{What: "budget"}
 	case r.Status == runlog.Paused && r.asking == 0:

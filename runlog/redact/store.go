@@ -30,6 +30,9 @@ type redacted struct {
 	r *Redactor
 }
 
+// Clean returns JSON as it would be stored.
+func (s *redacted) Clean(data json.RawMessage) json.RawMessage { return s.r.JSON(data) }
+
 // Unwrap returns the store below, see [runlog.As].
 func (s *redacted) Unwrap() runlog.Store { return s.Store }
 

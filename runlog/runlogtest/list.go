@@ -58,7 +58,7 @@ var listCases = []testCase{
 		}
 	}},
 	{"filter by status", "Status matches any of those given, as listed", func(f *fixture) {
-		statuses := []runlog.Status{runlog.Running, runlog.Paused, runlog.WaitingStorage, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled}
+		statuses := []runlog.Status{runlog.Queued, runlog.Running, runlog.Paused, runlog.WaitingStorage, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled}
 		for _, s := range statuses {
 			l := f.create("r-" + strings.ReplaceAll(string(s), "_", "-"))
 			f.append(l, &runlog.Batch{Status: s})
@@ -102,6 +102,28 @@ var listCases = []testCase{
 		f.append(l, &runlog.Batch{Records: records(1), Status: runlog.Paused})
 		f.wantIDs(nil, "r", "other")
 		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Importing}})
+	}},
+	{"queued", "a queued run stays queued whoever holds it, and a holder that dies is no takeover", func(f *fixture) {
+		l := f.create("q")
+		f.append(l, &runlog.Batch{Records: records(1), Status: runlog.Queued, Summary: `{"queue":{"place":["gpu"],"priority":3}}`})
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Queued}}, "q")
+		f.ok(l.Release(f.Context()))
+		if got := f.info("q"); got.Status != runlog.Queued || got.Owner != "" || got.Queue() == nil || got.Queue().Priority != 3 {
+			f.Fatalf("released it is %+v", got)
+		}
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.Running}})
+		held, info := f.acquire("q")
+		if info.Status != runlog.Queued || f.info("q").Status != runlog.Queued || f.info("q").Owner == "" {
+			f.Fatalf("held it is %+v", info)
+		}
+		f.append(held, &runlog.Batch{Status: runlog.Running})
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Queued}})
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Running}}, "q")
+		f.append(held, &runlog.Batch{Status: runlog.Queued})
+		f.ok(held.Release(f.Context()))
+		f.released("r", 1)
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Queued, runlog.Interrupted}}, "r", "q")
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Queued}, Limit: 1}, "q")
 	}},
 	{"status", "an append changes the listed status only if it says so", func(f *fixture) {
 		l := f.create("r")

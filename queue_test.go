@@ -1,0 +1,238 @@
+package superstep_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/redact"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+func enqueue(t testing.TB, e *superstep.Engine, name, task string, opt *superstep.StartOptions) runlog.Info {
+	t.Helper()
+	i, err := e.Enqueue(t.Context(), name, json.RawMessage(fmt.Sprintf(`{"task":%q}`, task)), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// named is a workflow of one node.
+func named(t testing.TB, name string, run func(ctx context.Context, task string) error) *workflow.Workflow {
+	t.Helper()
+	g := graph.New(name, func(_, u string) string { return u })
+	g.Add("only", func(ctx context.Context, s string) (string, error) { return s, run(ctx, s) })
+	g.Edge(graph.Start, "only")
+	g.Edge("only", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := workflow.New(name, "A job.", flow, func(in job) (string, error) { return in.Task, nil }, func(s string) (string, error) { return s, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// A queued run is listed and executed by nobody, until a worker takes it.
+func TestEnqueue(t *testing.T) {
+	store := redact.Store(runlog.NewMemory(nil), redact.New(redact.Secret{Name: "KEY", Value: "sk-very-secret-1234567"}))
+	r := &rig{}
+	e := engine(t, store, r.workflow(t))
+	opt := &superstep.StartOptions{ID: "q", Queue: &runlog.Queue{Place: []string{"gpu"}, Priority: 7, Key: "k", Limit: 2}}
+	enqueue(t, e, "job", "it sk-very-secret-1234567", opt)
+	got := info(t, e, "q")
+	if got.Status != runlog.Queued || got.Owner != "" || got.Head != 1 || got.Queue() == nil || got.Queue().Priority != 7 || got.Queue().Place[0] != "gpu" {
+		t.Fatalf("it is %+v", got)
+	}
+	if again := enqueue(t, e, "job", "it sk-very-secret-1234567", opt); again.ID != "q" || info(t, e, "q").Epoch != 2 {
+		t.Errorf("the second time there is %+v", again)
+	}
+	_, err := e.Enqueue(t.Context(), "job", json.RawMessage(`{"task":"other"}`), opt)
+	if !errors.As(err, new(*superstep.ConflictError)) {
+		t.Errorf("another run of that ID gives %v", err)
+	}
+	if taken, err := e.Recover(t.Context(), nil); err != nil || len(taken) > 0 {
+		t.Fatalf("a worker without a GPU takes %d runs, %v", len(taken), err)
+	}
+	taken, err := e.Recover(t.Context(), &superstep.RecoverOptions{Place: []string{"acp", "gpu"}})
+	if err != nil || len(taken) != 1 {
+		t.Fatalf("a worker takes %d runs, %v", len(taken), err)
+	}
+	ends(t, taken[0], runlog.Completed)
+	if again := enqueue(t, e, "job", "it sk-very-secret-1234567", opt); again.Status != runlog.Completed || r.first.Load() != 1 {
+		t.Errorf("afterwards there is %+v", again)
+	}
+	for _, q := range []runlog.Queue{{Place: []string{"GPU"}}, {Limit: 1}, {Key: "k", Limit: -1}, {Place: make([]string, 9)}} {
+		if _, err := e.Enqueue(t.Context(), "job", json.RawMessage(`{"task":"x"}`), &superstep.StartOptions{Queue: &q}); err == nil {
+			t.Errorf("%+v is accepted", q)
+		}
+	}
+}
+
+// Several processes that enqueue a run of one ID create it once.
+func TestEnqueueTogether(t *testing.T) {
+	store := runlog.NewMemory(nil)
+	var wg sync.WaitGroup
+	for range 8 {
+		e := engine(t, store, (&rig{}).workflow(t))
+		wg.Go(func() {
+			if _, err := e.Enqueue(t.Context(), "job", json.RawMessage(`{"task":"x"}`), &superstep.StartOptions{ID: "q"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if infos, _ := store.Runs(t.Context(), nil); len(infos) != 1 || infos[0].Status != runlog.Queued {
+		t.Errorf("there are %+v", infos)
+	}
+}
+
+// Users may cancel, pause, delete or resume a queued run.
+func TestQueuedByHand(t *testing.T) {
+	r := &rig{}
+	e := engine(t, runlog.NewMemory(nil), r.workflow(t))
+	for _, id := range []string{"cancel", "pause", "delete", "resume"} {
+		enqueue(t, e, "job", "x", &superstep.StartOptions{ID: id, Queue: &runlog.Queue{NotBefore: time.Now().Add(time.Hour), Place: []string{"nowhere"}}})
+	}
+	if err := errors.Join(e.Cancel(t.Context(), "cancel"), e.Pause(t.Context(), "pause", "me"), e.Delete(t.Context(), "delete")); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, resume(t, e, "resume", nil), runlog.Completed)
+	if a, b := info(t, e, "cancel").Status, info(t, e, "pause").Status; a != runlog.Cancelled || b != runlog.Paused {
+		t.Errorf("they are %s and %s", a, b)
+	}
+	if taken, err := e.Recover(t.Context(), &superstep.RecoverOptions{Place: []string{"nowhere"}}); err != nil || len(taken) > 0 {
+		t.Errorf("a worker takes %d runs, %v", len(taken), err)
+	}
+}
+
+// Workers take the runs of higher priority first; of one priority, workflows and keys take turns.
+func TestQueueOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var order []string
+		run := func(_ context.Context, task string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, task)
+			return nil
+		}
+		e := engine(t, runlog.NewMemory(nil), named(t, "many", run), named(t, "few", run))
+		queue := func(name, task string, q *runlog.Queue) {
+			enqueue(t, e, name, task, &superstep.StartOptions{ID: task, Queue: q})
+			time.Sleep(time.Millisecond)
+		}
+		for n := range 4 {
+			queue("many", fmt.Sprint("m", n), nil)
+		}
+		for n := range 2 {
+			queue("few", fmt.Sprint("f", n), nil)
+		}
+		queue("many", "k0", &runlog.Queue{Key: "k"})
+		queue("few", "first", &runlog.Queue{Priority: 1})
+		queue("few", "last", &runlog.Queue{Priority: 1, NotBefore: time.Now().Add(time.Hour)})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = e.Serve(ctx, &superstep.RecoverOptions{Runs: 1})
+		}()
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		if want := []string{"first", "m0", "f0", "k0", "m1", "f1", "m2", "m3"}; !slices.Equal(order, want) {
+			t.Errorf("they ran as %v, want %v", order, want)
+		}
+		time.Sleep(31 * time.Minute)
+		synctest.Wait()
+		if order[len(order)-1] != "last" {
+			t.Errorf("the last one ran never: %v", order)
+		}
+		stop()
+		<-done
+	})
+}
+
+// Never more runs of a key execute at once than its limit allows, whatever workers do, and all of them are executed.
+func TestQueueLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const runs, limit = 60, 2
+		var mu sync.Mutex
+		now, most, ran := 0, 0, 0
+		all := make(chan struct{})
+		run := func(context.Context, string) error {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(50 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			now--
+			if ran++; ran == runs {
+				close(all)
+			}
+			return nil
+		}
+		store := runlog.NewMemory(nil)
+		w := named(t, "job", run)
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for n := range 4 {
+			e := engine(t, store, w)
+			if n == 0 {
+				for i := range runs {
+					enqueue(t, e, "job", fmt.Sprint(i), &superstep.StartOptions{Queue: &runlog.Queue{Key: "k", Limit: limit}})
+				}
+			}
+			wg.Go(func() {
+				_ = e.Serve(ctx, &superstep.RecoverOptions{Runs: 8, Failed: func(id string, err error) { t.Error(id, err) }})
+			})
+		}
+		select {
+		case <-all:
+		case <-time.After(time.Hour):
+			t.Errorf("after an hour %d runs ran", ran)
+		}
+		stop()
+		wg.Wait()
+		if most != limit {
+			t.Errorf("%d ran at once, want %d", most, limit)
+		}
+	})
+}
+
+// A run that began queued and waits for an answer is queued again by the answer, so that a worker continues it.
+func TestAnsweredIsQueued(t *testing.T) {
+	r := &rig{second: asksWhich}
+	store := runlogtest.NewMortal()
+	e := engine(t, store, r.workflow(t))
+	enqueue(t, e, "job", "x", &superstep.StartOptions{ID: "q"})
+	taken, err := e.Recover(t.Context(), nil)
+	if err != nil || len(taken) != 1 {
+		t.Fatal(taken, err)
+	}
+	out := ends(t, taken[0], runlog.Paused)
+	if err := e.Answer(t.Context(), "q", out.Open[0].Path, &runlog.Answer{Key: out.Open[0].Key, Value: json.RawMessage(`"A"`)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := info(t, e, "q"); got.Status != runlog.Queued || got.Queue() == nil {
+		t.Errorf("it is %+v", got)
+	}
+	if taken, err = e.Recover(t.Context(), nil); err != nil || len(taken) != 1 {
+		t.Fatal(taken, err)
+	}
+	ends(t, taken[0], runlog.Completed)
+}
