@@ -183,11 +183,7 @@ func modelsUse(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			name := args[0]
-			if file, ok := strings.CutPrefix(name, "cassette:"); ok && file != "" {
-				name = "cassette:" + absolute(file) // it is meant in every folder
-			}
-			_, info, lacks := m.OpenModel(name)
+			_, info, lacks := m.OpenModel(args[0])
 			if info == nil {
 				return lacks
 			}

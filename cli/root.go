@@ -50,7 +50,7 @@ var groups = []struct {
 	id, title string
 	commands  string
 }{
-	{"run", "Run:", "run runs ralph demo worker serve"},
+	{"run", "Run:", "run runs console ralph demo worker serve"},
 	{"write", "Write recipes:", "init lint workflows"},
 	{"use", "Agents and models:", "agents tools skills models"},
 	{"allow", "Permissions:", "trust permissions sandbox"},

@@ -62,8 +62,8 @@ type act func(ctx context.Context, r *http.Request) (to string, err error)
 // action registers an act. A browser is led to where its outcome can be seen.
 func (s *server) action(pattern string, do act) {
 	s.route(pattern, operating, func(w http.ResponseWriter, r *http.Request) error {
-		if err := r.ParseForm(); err != nil {
-			return refuse(http.StatusBadRequest, "The form cannot be read: %v.", err)
+		if err := formed(r); err != nil {
+			return err
 		}
 		key := keyOf(r)
 		if key != "" {
@@ -133,7 +133,7 @@ func (s *server) answer(ctx context.Context, id string, form url.Values) (string
 		asked = found.Asked
 	}
 	if answered != nil {
-		was = by(answered.By) + ": " + answered.Answer
+		was = " at " + answered.Until.Local().Format("15:04:05") + by(answered.By) + ": " + transcript.Line(answered.Answer)
 	}
 	h.mu.Unlock()
 	switch {
@@ -431,6 +431,7 @@ func (s *server) register() {
 	s.route("GET /runs/events", viewing, s.runsEvents)
 	s.route("GET /runs/{id}", viewing, s.runHandler)
 	s.route("GET /runs/{id}/events", viewing, s.runEvents)
+	s.route("GET /runs/{id}/graph.svg", viewing, s.graphHandler)
 	for _, k := range kinds {
 		s.route("GET /"+k.Name, viewing, s.itemsHandler)
 		if k.Name != host.Workflows {

@@ -4,13 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
@@ -21,7 +25,7 @@ type operation struct {
 	method, path, about string
 	query               []string        // names and meanings of parameters, with a colon between
 	body                json.RawMessage // the schema of what is sent, nil for nothing
-	gives               string          // the kind of the answer: json, jsonl or sse
+	gives               string          // the kind of the answer: json or jsonl
 	access              access
 	do                  func(w http.ResponseWriter, r *http.Request) error
 }
@@ -33,12 +37,16 @@ func reply200(w http.ResponseWriter, v any) error {
 
 // operations are the entries below /api/v1.
 func (s *server) operations() []operation {
-	run := json.RawMessage(`{"type":"object","required":["workflow"],"properties":{"workflow":{"type":"string"},"inputs":{"type":"object"},"model":{"type":"string"}}}`)
-	answer := json.RawMessage(`{"type":"object","required":["path","key"],"properties":{"path":{"type":"string"},"key":{"type":"string"},"answer":{},"digest":{"type":"string"}}}`)
-	fork := json.RawMessage(`{"type":"object","required":["from"],"properties":{"from":{"type":"string"},"set":{"type":"array","items":{"type":"string"}},"rest":{"type":"boolean"}}}`)
-	steer := json.RawMessage(`{"type":"object","required":["text"],"properties":{"text":{"type":"string"},"agent":{"type":"string"}}}`)
-	budget := json.RawMessage(`{"type":"object","properties":{"money":{"type":"number","description":"in US dollars"},"tokens":{"type":"integer"},"turns":{"type":"integer"},"calls":{"type":"integer"}}}`)
-	none := json.RawMessage(`{"type":"object"}`)
+	run := json.RawMessage(`{"type":"object","required":["workflow"],"properties":{"workflow":{"type":"string"},"inputs":{"type":"object"},"model":{"type":"string"}},"additionalProperties":false}`)
+	answer := json.RawMessage(`{"type":"object","required":["path","key"],"properties":{"path":{"type":"string"},"key":{"type":"string"},"answer":{},"digest":{"type":"string"}},"additionalProperties":false}`)
+	fork := json.RawMessage(`{"type":"object","required":["from"],"properties":{"from":{"type":"string"},"set":{"type":"array","items":{"type":"string"}},"rest":{"type":"boolean"}},"additionalProperties":false}`)
+	steer := json.RawMessage(`{"type":"object","required":["text"],"properties":{"text":{"type":"string"},"agent":{"type":"string"}},"additionalProperties":false}`)
+	budget := json.RawMessage(`{"type":"object","properties":{"money":{"type":"number","description":"in US dollars"},"tokens":{"type":"integer"},"turns":{"type":"integer"},"calls":{"type":"integer"}},"additionalProperties":false}`)
+	stop := json.RawMessage(`{"type":"object","required":["agent"],"properties":{"agent":{"type":"string","description":"its path"}},"additionalProperties":false}`)
+	approve := json.RawMessage(`{"type":"object","properties":{"replace":{"type":"boolean"}},"additionalProperties":false}`)
+	forget := json.RawMessage(`{"type":"object","required":["rule"],"properties":{"rule":{"type":"string"}},"additionalProperties":false}`)
+	lint := json.RawMessage(`{"type":"object","required":["text"],"properties":{"text":{"type":"string"},"name":{"type":"string"}},"additionalProperties":false}`)
+	none := json.RawMessage(`{"type":"object","additionalProperties":false}`)
 	id := func(do func(ctx context.Context, id string, form url.Values) (string, error)) func(http.ResponseWriter, *http.Request) error {
 		return s.api(s.runAct(do))
 	}
@@ -55,8 +63,18 @@ func (s *server) operations() []operation {
 		{"POST", "/runs/{id}/cancel", "End for good", nil, none, "json", operating, id(s.cancel)},
 		{"POST", "/runs/{id}/budget", "Set new limits", nil, budget, "json", operating, id(s.budget)},
 		{"POST", "/runs/{id}/fork", "Make a new run of a point of this one", nil, fork, "json", operating, id(s.fork)},
+		{"GET", "/runs/{id}/fork", "What a fork would be, before it is made", []string{"from: the point", "set: changes of the state, one to a line"}, nil, "json", viewing, s.apiPreview},
+		{"POST", "/runs/{id}/stop", "Stop one agent", nil, stop, "json", operating, id(s.stopAgent)},
+		{"GET", "/runs/{id}/history", "The checkpoints of a run with their states", nil, nil, "json", viewing, s.apiHistory},
+		{"GET", "/runs/{id}/export", "A run as a file that can be imported, as JSON Lines", nil, nil, "jsonl", viewing, s.exportHandler},
+		{"GET", "/diff", "How two runs differ", []string{"a: a run", "b: another run"}, nil, "json", viewing, s.apiDiff},
 		{"POST", "/runs/{id}/rerun", "Make a new run that does what failed again", nil, none, "json", operating, id(s.rerun)},
 		{"GET", "/inbox", "The questions that wait, of all runs", nil, nil, "json", viewing, s.apiInbox},
+		{"POST", "/workflows/{name}/approve", "Approve a draft", nil, approve, "json", operating, s.api(s.draft(true))},
+		{"POST", "/workflows/{name}/reject", "Remove a draft", nil, none, "json", operating, s.api(s.draft(false))},
+		{"POST", "/lint", "The problems of a recipe", nil, lint, "json", viewing, s.apiLint},
+		{"GET", "/settings", "Settings and permission rules, each with its source", nil, nil, "json", viewing, s.apiSettings},
+		{"POST", "/permissions/forget", "Forget a rule that was an answer of \"always\"", nil, forget, "json", operating, s.api(s.forget)},
 		{"GET", "/workflows", "What can be run", nil, nil, "json", viewing, s.apiItems(host.Workflows)},
 		{"GET", "/agents", "Agents", nil, nil, "json", viewing, s.apiItems(host.Agents)},
 		{"GET", "/tools", "Tools", nil, nil, "json", viewing, s.apiItems(host.Tools)},
@@ -67,9 +85,6 @@ func (s *server) operations() []operation {
 // api is an act for programs: what is sent is JSON, and the answer names the run.
 func (s *server) api(do act) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := formOf(r); err != nil {
-			return err
-		}
 		if err := s.match(r); err != nil {
 			return err
 		}
@@ -82,15 +97,55 @@ func (s *server) api(do act) func(http.ResponseWriter, *http.Request) error {
 		if err != nil {
 			return err
 		}
-		return reply200(w, map[string]string{"run": strings.TrimPrefix(to, "/runs/")})
+		to, _, _ = strings.Cut(to, "?")
+		run, of := strings.CutPrefix(to, "/runs/")
+		if !of {
+			return reply200(w, map[string]string{"see": to})
+		}
+		return reply200(w, map[string]string{"run": run})
+	}
+}
+
+// checked reads what a program sends, JSON that fits a schema, into the form that a page would send.
+func checked(schema json.RawMessage, do handler) handler {
+	read, err := strict.SchemaReader{}.Read(schema, true)
+	var fits *jsonschema.Resolved
+	if err == nil {
+		fits, err = read.Resolve(nil)
+	}
+	if err != nil {
+		panic(err) // of a schema above
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := sentAs(r, "application/json"); err != nil {
+			return err
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return err
+		}
+		if r.ContentLength == 0 {
+			body = []byte("{}")
+		}
+		v, err := strict.Decode(body)
+		if err != nil {
+			return refuse(http.StatusBadRequest, "What was sent cannot be read: %v.", err)
+		}
+		if faults := strict.Faults(fits, v); len(faults) > 0 {
+			return refuse(http.StatusUnprocessableEntity, "%s", strings.Join(faults, "\n"))
+		}
+		if r.PostForm, err = formOf(body); err != nil {
+			return err
+		}
+		return do(w, r)
 	}
 }
 
 // formOf turns a JSON object into the form of a page.
-func formOf(r *http.Request) error {
+func formOf(text []byte) (url.Values, error) {
 	var body map[string]json.RawMessage
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil && r.ContentLength != 0 {
-		return refuse(http.StatusBadRequest, "What was sent is no JSON object: %v.", err)
+	if err := json.Unmarshal(text, &body); err != nil {
+		return nil, err
 	}
 	form := url.Values{}
 	for k, v := range body {
@@ -98,7 +153,7 @@ func formOf(r *http.Request) error {
 		switch {
 		case k == "inputs":
 			form.Set("json", string(v))
-		case k == "rest" && string(v) == "true":
+		case (k == "rest" || k == "replace") && string(v) == "true":
 			form.Set(k, "yes")
 		case json.Unmarshal(v, &list) == nil:
 			form.Set(k, strings.Join(list, "\n"))
@@ -106,8 +161,7 @@ func formOf(r *http.Request) error {
 			form.Set(k, transcript.Value(v))
 		}
 	}
-	r.PostForm = form
-	return nil
+	return form, nil
 }
 
 // match checks the header If-Match, which has the number of the last record that the program knows.
@@ -200,6 +254,11 @@ func (s *server) apiView(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	closed, err := s.opened(w)
+	if err != nil {
+		return err
+	}
+	defer closed()
 	wakes, leave := h.watch(r.Context())
 	defer leave()
 	w.Header().Set("Content-Type", "application/x-ndjson")
@@ -314,11 +373,66 @@ func (s *server) apiItems(kind string) func(http.ResponseWriter, *http.Request) 
 	}
 }
 
+func (s *server) apiPreview(w http.ResponseWriter, r *http.Request) error {
+	fork, err := s.forkOf(r.Context(), r.PathValue("id"), r.URL.Query(), true)
+	if err != nil {
+		return err
+	}
+	return reply200(w, fork)
+}
+
+func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) error {
+	info, err := s.engine.Find(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	all := []map[string]any{}
+	for m, err := range s.engine.History(r.Context(), info.ID) {
+		if err != nil {
+			return err
+		}
+		all = append(all, map[string]any{"seq": m.Seq, "step": m.Step, "state": m.State, "tasks": m.Tasks, "next": m.Next})
+	}
+	return reply200(w, map[string]any{"checkpoints": all})
+}
+
+func (s *server) apiDiff(w http.ResponseWriter, r *http.Request) error {
+	d, _, err := s.compare(r.Context(), r.URL.Query())
+	if err != nil {
+		return err
+	}
+	return reply200(w, d)
+}
+
+func (s *server) apiLint(w http.ResponseWriter, r *http.Request) error {
+	problems, err := s.lint(r.PostForm)
+	if err != nil {
+		return err
+	}
+	return reply200(w, map[string]any{"problems": problems})
+}
+
+func (s *server) apiSettings(w http.ResponseWriter, _ *http.Request) error {
+	settings, rules, err := s.effective()
+	if err != nil {
+		return err
+	}
+	list := []map[string]string{}
+	for _, x := range rules {
+		list = append(list, map[string]string{"decision": string(x.Decision), "rule": x.String(), "layer": string(x.Layer), "source": x.Source, "ignored": x.Ignored})
+	}
+	return reply200(w, map[string]any{"settings": settings, "rules": list})
+}
+
 // registerAPI registers the interface for programs, with its description.
 func (s *server) registerAPI() {
 	paths := map[string]map[string]any{}
 	for _, o := range s.operations() {
-		s.route(o.method+" /api/v1"+o.path, o.access, o.do)
+		do := handler(o.do)
+		if o.body != nil {
+			do = checked(o.body, do)
+		}
+		s.route(o.method+" /api/v1"+o.path, o.access, do)
 		if o.access == operating && s.opt.ReadOnly {
 			continue
 		}
@@ -329,6 +443,9 @@ func (s *server) registerAPI() {
 		var params []map[string]any
 		if strings.Contains(o.path, "{id}") {
 			params = append(params, map[string]any{"name": "id", "in": "path", "required": true, "schema": map[string]string{"type": "string"}, "description": "of the run, or the beginning of it"})
+		}
+		if strings.Contains(o.path, "{name}") {
+			params = append(params, map[string]any{"name": "name", "in": "path", "required": true, "schema": map[string]string{"type": "string"}})
 		}
 		for _, q := range o.query {
 			name, about, _ := strings.Cut(q, ": ")
@@ -384,6 +501,7 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) error {
 	fmt.Fprintf(&b, "# HELP superstep_questions_open Questions that wait for an answer.\n# TYPE superstep_questions_open gauge\nsuperstep_questions_open %d\n", open)
 	fmt.Fprintf(&b, "# HELP superstep_tokens Tokens of all runs of the store.\n# TYPE superstep_tokens gauge\nsuperstep_tokens %d\n", tokens)
 	fmt.Fprintf(&b, "# HELP superstep_cost_dollars Known cost of all runs of the store.\n# TYPE superstep_cost_dollars gauge\nsuperstep_cost_dollars %g\n", float64(money)/1e6)
+	fmt.Fprintf(&b, "# HELP superstep_console_streams Streams of pages and programs that are open.\n# TYPE superstep_console_streams gauge\nsuperstep_console_streams %d\n", s.streams.Load())
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, err = fmt.Fprint(w, b.String())
 	return err

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/superstep-dev/superstep"
@@ -66,6 +67,8 @@ type server struct {
 	views map[string]*view
 	done  map[string]*reply // what was answered to actions, by their keys
 	order []string          // the keys of done, the oldest first
+
+	streams atomic.Int32 // that are open
 
 	gap    time.Duration   // between two frames
 	folds  kept[*moment]   // runs as of earlier records

@@ -285,7 +285,7 @@ func TestAnswer(t *testing.T) {
 		}
 	}
 	form.Set("once", "k2")
-	if res, body := send(t, ts, "POST", "/runs/"+id+"/answer", "operator-token", form); res.StatusCode != 409 {
+	if res, body := send(t, ts, "POST", "/runs/"+id+"/answer", "operator-token", form); res.StatusCode != 409 || !strings.Contains(body, "answered already at ") {
 		t.Errorf("a second answer gives %d: %s", res.StatusCode, body)
 	}
 	lines := bufio.NewScanner(res.Body)
@@ -403,19 +403,7 @@ func TestAPI(t *testing.T) {
 	}
 	post := func(path, body string, header ...string) (got, string) {
 		t.Helper()
-		r, _ := http.NewRequestWithContext(t.Context(), "POST", ts.URL+path, strings.NewReader(body))
-		r.Header.Set("Authorization", "Bearer operator-token")
-		for i := 0; i+1 < len(header); i += 2 {
-			r.Header.Set(header[i], header[i+1])
-		}
-		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		res, err := c.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		b, _ := io.ReadAll(res.Body)
-		return got{res.StatusCode, res.Header}, string(b)
+		return posted(t, ts, path, "application/json", body, header...)
 	}
 	res, body := post("/api/v1/runs", `{"workflow":"talk","inputs":{"topic":"Go"}}`, "Idempotency-Key", "1")
 	var started struct{ Run string }
@@ -460,5 +448,19 @@ func TestAPI(t *testing.T) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("%s", line)
 		}
+	}
+	for path, want := range map[string]string{
+		at + "/history": `"checkpoints":[{`, at + "/export": `{"superstep":"run"`, at + "/fork?from=ask": `"next":["ask"]`, "/api/v1/settings": `"rules":[{`,
+		"/api/v1/diff?a=" + started.Run + "&b=" + started.Run: `"same":1`, "/runs/" + started.Run + "/graph.svg": "<svg",
+	} {
+		if res, body := send(t, ts, "GET", path, "viewer-token", nil); res.StatusCode != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s gives %d: %s", path, res.StatusCode, body)
+		}
+	}
+	if res, body := post("/api/v1/lint", `{"text":"name: x\nsteps: []\n"}`); res.StatusCode != 200 || !strings.Contains(body, `"line":2`) {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
+	if res, body := post("/api/v1/workflows/none/approve", `{}`); res.StatusCode != 409 {
+		t.Errorf("%d %s", res.StatusCode, body)
 	}
 }

@@ -204,9 +204,10 @@ func (s *server) flowHandler(w http.ResponseWriter, r *http.Request) error {
 
 // A lintLine is a problem of a recipe.
 type lintLine struct {
-	Line, Col int
-	Text      string
-	Warning   bool
+	Line    int    `json:"line"`
+	Col     int    `json:"col"`
+	Text    string `json:"text"`
+	Warning bool   `json:"warning,omitempty"`
 }
 
 func (s *server) problems(list recipe.Problems) []lintLine {
@@ -357,16 +358,22 @@ func (s *server) startRun(ctx context.Context, r *http.Request) (string, error) 
 
 // lintHandler answers POST /lint with the problems of a text, as HTML.
 func (s *server) lintHandler(w http.ResponseWriter, r *http.Request) error {
-	if err := r.ParseForm(); err != nil {
-		return refuse(http.StatusBadRequest, "The form cannot be read: %v.", err)
+	if err := formed(r); err != nil {
+		return err
 	}
-	text := strings.ReplaceAll(r.PostForm.Get("text"), "\r\n", "\n")
-	problems, err := s.host.LintText(cmp.Or(r.PostForm.Get("name"), "recipe")+".yaml", []byte(text))
+	problems, err := s.lint(r.PostForm)
 	if err != nil {
 		return err
 	}
-	s.write(w, r, http.StatusOK, "text/html; charset=utf-8", []byte(s.html("lint", map[string]any{"Text": text, "Problems": s.problems(problems)})))
+	s.write(w, r, http.StatusOK, "text/html; charset=utf-8", []byte(s.html("lint", map[string]any{"Text": r.PostForm.Get("text"), "Problems": problems})))
 	return nil
+}
+
+// lint returns the problems of the text of a form, whose ends of lines it makes those of a file.
+func (s *server) lint(form url.Values) ([]lintLine, error) {
+	form.Set("text", strings.ReplaceAll(form.Get("text"), "\r\n", "\n"))
+	problems, err := s.host.LintText(cmp.Or(form.Get("name"), "recipe")+".yaml", []byte(form.Get("text")))
+	return s.problems(problems), err
 }
 
 // draft answers POST /workflows/{name}/approve and /reject.
@@ -389,17 +396,22 @@ func (s *server) draft(approve bool) act {
 	}
 }
 
-// settingsHandler answers GET /settings.
-func (s *server) settingsHandler(w http.ResponseWriter, r *http.Request) error {
-	conf := s.host.Configuration("")
-	settings, err := s.host.Effective(conf, s.opt.Default)
+// effective returns the settings and the permission rules, each with its source.
+func (s *server) effective() ([]host.EffectiveSetting, []permit.Rule, error) {
+	settings, err := s.host.Effective(s.host.Configuration(""), s.opt.Default)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	for i := range settings {
 		settings[i].Value = s.clean(settings[i].Value)
 	}
 	rules, err := s.host.Rules()
+	return settings, rules, err
+}
+
+// settingsHandler answers GET /settings.
+func (s *server) settingsHandler(w http.ResponseWriter, r *http.Request) error {
+	settings, rules, err := s.effective()
 	if err != nil {
 		return err
 	}
@@ -420,7 +432,7 @@ func (s *server) settingsHandler(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.page(w, r, http.StatusOK, "settings", map[string]any{"Title": "Settings", "Settings": settings, "Rules": own, "BuiltIn": builtin, "Models": models, "Store": place.String(),
-		"DataDir": s.host.DataDir(), "Checks": s.host.Doctor(r.Context(), conf), "Acts": s.acts(r), "Program": s.opt.Program, "ReadOnly": s.opt.ReadOnly})
+		"DataDir": s.host.DataDir(), "Checks": s.host.Doctor(r.Context(), s.host.Configuration("")), "Acts": s.acts(r), "Program": s.opt.Program, "ReadOnly": s.opt.ReadOnly})
 	return nil
 }
 

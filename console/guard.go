@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -33,6 +34,27 @@ const maxBody = 1 << 20
 type route struct {
 	pattern string
 	access  access
+}
+
+// sentAs checks that the body of a request is of a kind: what is sent as another one is not read as this.
+func sentAs(r *http.Request, kind string) error {
+	given := r.Header.Get("Content-Type")
+	if got, _, err := mime.ParseMediaType(given); r.ContentLength != 0 && (err != nil || got != kind) {
+		return refuse(http.StatusUnsupportedMediaType, "The content type is %q, want %s.", given, kind)
+	}
+	return nil
+}
+
+// formed reads the form of a request.
+func formed(r *http.Request) error {
+	if err := sentAs(r, "application/x-www-form-urlencoded"); err != nil {
+		return err
+	}
+	err := r.ParseForm()
+	if err != nil && !errors.As(err, new(*http.MaxBytesError)) {
+		err = refuse(http.StatusBadRequest, "The form cannot be read: %v.", err)
+	}
+	return err
 }
 
 type handler func(w http.ResponseWriter, r *http.Request) error

@@ -24,6 +24,7 @@ const (
 	keptFor    = time.Minute            // how long the fold of a run is kept that no page shows
 	mostFrames = 64                     // that a slow reader may be behind, before it has to reload
 	beatGap    = 20 * time.Second       // between two signs of life of a stream
+	mostStream = 500                    // streams that are open at once
 )
 
 // A hub is the fold of one run, for all pages that show it.
@@ -366,8 +367,23 @@ func (v *view) pump(ctx context.Context, sent uint64, wakes <-chan struct{}, gap
 // A watcher returns a channel that is woken by changes until ctx ends, and what to do then.
 type watcher func(ctx context.Context) (wakes <-chan struct{}, leave func())
 
+// opened counts a stream until it is closed. Too many are refused.
+func (s *server) opened(w http.ResponseWriter) (closed func(), err error) {
+	if s.streams.Add(1) > mostStream {
+		s.streams.Add(-1)
+		w.Header().Set("Retry-After", "5")
+		return nil, refuse(http.StatusServiceUnavailable, "There are %d streams open already.", mostStream)
+	}
+	return func() { s.streams.Add(-1) }, nil
+}
+
 // stream sends the frames of a view to one page, from the frame that it has on.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, v *view, watch watcher) error {
+	closed, err := s.opened(w)
+	if err != nil {
+		return err
+	}
+	defer closed()
 	at := r.Header.Get("Last-Event-ID")
 	if at == "" {
 		at = r.URL.Query().Get("since")
@@ -382,6 +398,15 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, v *view, watch w
 	if err != nil || epoch != s.epoch || n > v.frame { // of a process before this one, or of a view that was forgotten
 		v.mu.Unlock()
 		_, err := fmt.Fprint(w, "event: reload\ndata: {}\n\n")
+		return err
+	}
+	if q := r.URL.Query(); q.Has("once") { // a browser without a connection to spare asks now and then
+		if len(v.readers) == 0 {
+			v.update()
+		}
+		now, first := v.frame, v.since(n)
+		v.mu.Unlock()
+		_, err := fmt.Fprintf(w, "id: %s.%d\ndata: %s\n\n", s.epoch, now, first)
 		return err
 	}
 	me := &reader{frames: make(chan []byte, mostFrames)}

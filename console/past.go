@@ -2,6 +2,7 @@ package console
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -159,15 +160,7 @@ func (s *server) diffHandler(w http.ResponseWriter, r *http.Request) error {
 	}
 	data := map[string]any{"Title": "Compare", "A": q.Get("a"), "B": q.Get("b"), "Program": s.opt.Program}
 	if q.Get("a") != "" && q.Get("b") != "" {
-		a, err := s.engine.Find(r.Context(), q.Get("a"))
-		if err != nil {
-			return err
-		}
-		b, err := s.engine.Find(r.Context(), q.Get("b"))
-		if err != nil {
-			return err
-		}
-		d, err := s.engine.Diff(r.Context(), a.ID, b.ID)
+		d, command, err := s.compare(r.Context(), q)
 		if err != nil {
 			return err
 		}
@@ -175,10 +168,24 @@ func (s *server) diffHandler(w http.ResponseWriter, r *http.Request) error {
 		for _, t := range d.Tasks {
 			tasks = append(tasks, map[string]any{"Step": t.Step, "Path": transcript.Line(t.Path), "How": t.How, "Changes": changesOf(t.Changes)})
 		}
-		data["Same"], data["Tasks"], data["State"], data["Command"] = d.Same, tasks, changesOf(d.State), s.opt.Program+" runs diff "+a.ID+" "+b.ID
+		data["Same"], data["Tasks"], data["State"], data["Command"] = d.Same, tasks, changesOf(d.State), command
 	}
 	s.page(w, r, http.StatusOK, "diff", data)
 	return nil
+}
+
+// compare compares the runs a and b of a query, and returns the command that does.
+func (s *server) compare(ctx context.Context, q url.Values) (*superstep.RunDiff, string, error) {
+	a, err := s.engine.Find(ctx, q.Get("a"))
+	if err != nil {
+		return nil, "", err
+	}
+	b, err := s.engine.Find(ctx, q.Get("b"))
+	if err != nil {
+		return nil, "", err
+	}
+	d, err := s.engine.Diff(ctx, a.ID, b.ID)
+	return d, s.opt.Program + " runs diff " + a.ID + " " + b.ID, err
 }
 
 // recordsPage is how many records a page shows.

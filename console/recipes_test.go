@@ -90,6 +90,7 @@ func TestRecipes(t *testing.T) {
 		return id
 	}
 	id := run()
+	page("/runs?tab=failed", 200, `<div class="sub">read</div>`) // where it failed
 	page("/runs/"+id+"?task=report", 200, "It ran on the error text of read")
 	page("/runs/"+id+"?task=plan&tab=output", 200, `class="prose"`)
 	page("/runs/"+id+"/history?step=2&with=0", 200, "What changed since", `<option value="0" selected>`)

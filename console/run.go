@@ -228,7 +228,7 @@ func (p *runPage) head() string {
 	status := p.shown()
 	return p.s.html("run-head", map[string]any{
 		"ID": p.id, "Title": title(r, p.id), "Workflow": transcript.Line(r.Workflow), "Status": status, "Time": clock(r.Time, p.now), "Tokens": inwords.Count(used.In + used.Out),
-		"Agents": used.Agents, "Money": p.money(), "Parent": transcript.Line(r.Parent), "Started": r.Started, "Retries": r.Retries, "Error": transcript.Clean(r.Error),
+		"Agents": used.Agents, "Money": p.money(), "Spent": used.Agents > 0 || used.In+used.Out > 0 || r.Budget.Money > 0, "Parent": transcript.Line(r.Parent), "Started": r.Started, "Retries": r.Retries, "Error": transcript.Clean(r.Error),
 		"Acts": p.acts, "Actions": p.actions(status), "Sandbox": transcript.Line(r.Sandbox), "Imported": r.Imported, "Stored": p.stored && status == string(runlog.Running),
 		"Inputs": pretty(r.Inputs), "Output": p.s.valued(r.Output), "Budget": p.budget(), "Chat": p.tab == chatTab, "Code": r.Code,
 	})
@@ -239,6 +239,9 @@ func (p *runPage) shown() string {
 	status := p.r.Status
 	if p.at == 0 && p.status != "" && !(p.status == runlog.Running && status != "") {
 		status = p.status
+	}
+	if p.at == 0 && status == runlog.Paused && slices.ContainsFunc(p.r.Open(), func(q *transcript.Question) bool { return q.Kind != runlog.QuestionMessage }) {
+		return "needs you" // as in lists
 	}
 	if status == runlog.Running && p.r.Waits() {
 		return "waiting"
@@ -344,7 +347,7 @@ func (p *runPage) why() []piece {
 		return nil
 	}
 	return []piece{{"run-why", 0, func() string {
-		return p.s.html("run-why", map[string]any{"Text": text, "Budget": wait != nil && wait.What == "budget" && p.acts, "ID": p.id, "Program": p.s.opt.Program})
+		return p.s.html("run-why", map[string]any{"Text": text, "Quiet": len(open) > 0 && p.problem == nil, "Budget": wait != nil && wait.What == "budget" && p.acts, "ID": p.id, "Program": p.s.opt.Program})
 	}}}
 }
 
@@ -411,11 +414,14 @@ type diffLine struct{ Class, Text string }
 
 func diffLines(text string) []diffLine {
 	var out []diffLine
+	head := true // up to the first hunk, where the files are named
 	for line := range strings.SplitSeq(strings.TrimRight(transcript.Clean(text), "\n"), "\n") {
 		class := ""
 		switch {
-		case strings.HasPrefix(line, "@@"):
+		case head && (strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "+++ ")):
 			class = "hunk"
+		case strings.HasPrefix(line, "@@"):
+			class, head = "hunk", false
 		case strings.HasPrefix(line, "+"):
 			class = "add"
 		case strings.HasPrefix(line, "-"):

@@ -459,14 +459,14 @@ func TestMissingFolder(t *testing.T) {
 	}
 }
 
-// Trap 2: cost is counted by how it changes, and only upwards; the tokens are what is reported.
+// Trap 2: cost is counted by how it changes, and only upwards, and is marked as too little; the tokens are what is reported.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	s := open(t, "usage")
 	run, _ := s.start(t)
 	r := s.fold(t, run.ID())
-	if r.Spent.Money != 2000 || r.Spent.Tokens != 55 || r.Spent.Turns != 1 {
-		t.Errorf("spent %+v", r.Spent)
+	if r.Spent.Money != 2000 || r.Spent.Tokens != 55 || r.Spent.Turns != 1 || !r.Cost().More {
+		t.Errorf("spent %+v, %s", r.Spent, r.Cost())
 	}
 	s.replayed(t, run.ID())
 }

@@ -44,31 +44,54 @@ function put(frame) {
 }
 const focusable = (el) => [...el.querySelectorAll("a,button,input,select,textarea,summary,[tabindex]")];
 
-// follow opens the stream of the page while it is visible, and continues it where it was.
+// claim gives one of four streams to a page, and what frees it; null if all are taken. A browser has six connections to a console for all of its tabs.
+function claim() {
+  return new Promise((has) => {
+    const take = (i) => navigator.locks.request("stream-" + i, { ifAvailable: true }, (lock) => lock ? new Promise((free) => { has(free); }) : void (i < 3 ? take(i + 1) : has(null)));
+    if (navigator.locks) take(0); else has(() => {});
+  });
+}
+
+// follow opens the stream of the page while it is visible, and continues it where it was. Without a stream, it asks every two seconds.
 function follow() {
   const { stream, since } = document.body.dataset;
   if (!stream) return;
-  let source = null, last = since;
+  let source = null, free = null, busy = false, last = since;
   const link = document.getElementById("link");
-  const open = () => {
-    if (source || document.hidden) return;
-    source = new EventSource(stream + (stream.includes("?") ? "&" : "?") + "since=" + encodeURIComponent(last));
-    source.onopen = () => { link.hidden = true; };
-    source.onmessage = (e) => { last = e.lastEventId || last; put(JSON.parse(e.data)); };
-    source.addEventListener("reload", () => {
-      source.close();
-      if (![...document.querySelectorAll("textarea,input[type=text]")].some((x) => x.value && x.value !== x.defaultValue)) location.reload();
-      else { link.hidden = false; link.textContent = "reload to go on"; }
-    });
+  const tell = (text) => { link.hidden = !text; link.textContent = text; };
+  const address = (more) => stream + (stream.includes("?") ? "&" : "?") + more + "since=" + encodeURIComponent(last);
+  const take = (id, data) => { last = id || last; put(JSON.parse(data)); };
+  const reload = () => {
+    close();
+    if (![...document.querySelectorAll("textarea,input[type=text]")].some((x) => x.value && x.value !== x.defaultValue)) location.reload();
+    else tell("reload to go on");
+  };
+  const close = () => { source?.close(); free?.(); source = free = null; };
+  const ask = async () => {
+    const r = await fetch(address("once=1&")), text = r.ok ? await r.text() : "";
+    if (text.startsWith("event: reload")) return reload();
+    const m = /^id: (.*)\ndata: (.*)/.exec(text);
+    if (m) take(m[1], m[2]);
+    tell(m ? "" : "connecting…");
+    setTimeout(open, 2000);
+  };
+  const open = async () => {
+    if (source || busy || document.hidden) return;
+    busy = true;
+    free = await claim();
+    busy = false;
+    if (document.hidden) return close();
+    if (!free) return ask().catch(() => { tell("connecting…"); setTimeout(open, 2000); });
+    source = new EventSource(address(""));
+    source.onopen = () => tell("");
+    source.onmessage = (e) => take(e.lastEventId, e.data);
+    source.addEventListener("reload", reload);
     source.onerror = () => {
-      link.hidden = false; link.textContent = "connecting…";
-      if (source.readyState === EventSource.CLOSED) { source = null; setTimeout(open, 2000); }
+      tell("connecting…");
+      if (source?.readyState === EventSource.CLOSED) { close(); setTimeout(open, 2000); }
     };
   };
-  document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) open();
-    else if (source) { source.close(); source = null; }
-  });
+  document.addEventListener("visibilitychange", () => document.hidden ? close() : open());
   open();
 }
 
@@ -132,6 +155,7 @@ function graph(box) {
   const svg = box.querySelector("svg");
   if (!svg || box.dataset.dressed) return;
   box.dataset.dressed = "1";
+  svg.setAttribute("role", "group"); // its nodes can be chosen
   const whole = svg.viewBox.baseVal, kept = graph.kept;
   let v = kept && kept.w === whole.width && kept.h === whole.height ? kept.v : { x: whole.x, y: whole.y, width: whole.width, height: whole.height };
   const w0 = whole.width, h0 = whole.height;
@@ -140,7 +164,7 @@ function graph(box) {
     const k = Math.min(Math.max(f, 40 / v.width), Math.max(1, 4 * w0 / v.width));
     v = { x: cx - (cx - v.x) * k, y: cy - (cy - v.y) * k, width: v.width * k, height: v.height * k }; show();
   };
-  box.style.height = Math.min(innerHeight * 0.7, Math.max(160, h0 * Math.min(1, box.clientWidth / w0 || 1))) + "px"; // as high as it is, if there is room
+  box.style.height = Math.min(innerHeight * 0.55, Math.max(160, h0 * Math.min(1, box.clientWidth / w0 || 1))) + "px"; // as high as it is, if there is room
   svg.removeAttribute("width"); svg.removeAttribute("height");
   const bar = document.createElement("div");
   bar.className = "zoom";

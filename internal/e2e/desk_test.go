@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// prepared builds the command, starts the browser, and runs the tests.
+// prepared builds the command, unless SUPERSTEP_PROGRAM names one, starts the browser, and runs the tests.
 func prepared(run func() int) (int, error) {
 	path := ""
 	for _, name := range []string{"chromium-headless-shell", "chrome-headless-shell", "chromium", "google-chrome"} {
@@ -61,14 +61,14 @@ func prepared(run func() int) (int, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	the.program = filepath.Join(dir, "superstep")
-	build := exec.Command("go", "build", "-o", the.program, "./cmd/superstep")
-	build.Dir, build.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("go build: %w\n%s", err, out)
+	if the.program = os.Getenv("SUPERSTEP_PROGRAM"); the.program == "" {
+		the.program = filepath.Join(dir, "superstep")
+		if err := build(the.program); err != nil {
+			return 0, err
+		}
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(filepath.Join(dir, "profile")),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")) // it can reach nothing else, whatever a page asks for
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost")) // it can reach nothing else, whatever a page asks for
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	defer stop()
 	ctx, cancel := chromedp.NewContext(alloc)
@@ -78,6 +78,16 @@ func prepared(run func() int) (int, error) {
 	}
 	the.browser = ctx
 	return run(), nil
+}
+
+// build builds the command.
+func build(path string) error {
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/superstep")
+	cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // desk is a user with a project, a model and a console.
@@ -273,7 +283,7 @@ func (p *tab) see() string {
 // get evaluates an expression on a page.
 func get[T any](p *tab, js string) T {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, 4*patience) // axe looks at hundreds of nodes
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](js, chromedp.EvalAwaitPromise))
 	if err != nil {

@@ -31,6 +31,7 @@ output: "{{steps.check.output}}"
 
 // An operator finds a run that another process executes, answers its permission request, sees it continue, forks it with an edited input, compares both and exports one.
 func TestOperator(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, map[string]string{".superstep/workflows/notes.yaml": notes}, nil)
 	d.console()
 	id := d.detached("notes", "-i", "topic=tides")
@@ -40,6 +41,7 @@ func TestOperator(t *testing.T) {
 	p.click("#runs td.title a")
 	p.has(".ask", "write_file")
 	p.has(".ask .diff", "+About tides")
+	p.wait(`document.querySelector("a.back").search === "?tab=needs-you"`) // the filter is kept
 	p.has("#why", "Waiting for you: 1 question")
 	get[int](p, "window.here = 1")
 	p.click(`.ask button[value="once"], .ask button[value^="allow"], .ask .option button`)

@@ -14,7 +14,7 @@ func Words() []string { return []string{"low", "medium", "high", "xhigh", "max"}
 func Known(word string) bool { return slices.Contains(Words(), word) }
 
 // Split returns a model's name without its effort, and the effort in small letters, which may be an unknown word. Without a suffix it is "". In the names
-// of files and of other programs ("cassette:FILE", "acp:NAME") a # is like any letter.
+// of other programs ("acp:NAME") a # is like any letter.
 func Split(name string) (base, word string) {
 	i := strings.LastIndexByte(name, '#')
 	if i < 0 || bare(name) {
@@ -58,7 +58,7 @@ func Instead(name, word string) string {
 }
 
 func bare(name string) bool {
-	return strings.HasPrefix(strings.ToLower(name), "cassette:") || strings.HasPrefix(name, "acp:")
+	return strings.HasPrefix(name, "acp:")
 }
 
 func shorten(s string) string {

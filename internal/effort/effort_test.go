@@ -14,7 +14,6 @@ func TestNames(t *testing.T) {
 		"openai/gpt-5.4#high":  {"openai/gpt-5.4", "high", "openai/gpt-5.4#high", "openai/gpt-5.4#low"},
 		"openai/gpt-5.4# MAX ": {"openai/gpt-5.4", "max", "openai/gpt-5.4# MAX ", "openai/gpt-5.4#low"},
 		"lab/a#b#medium":       {"lab/a#b", "medium", "lab/a#b#medium", "lab/a#b#low"},
-		"cassette:a#high":      {"cassette:a#high", "", "cassette:a#high", "cassette:a#high"},
 		"acp:a#high":           {"acp:a#high", "", "acp:a#high", "acp:a#high"},
 		"offline":              {"offline", "", "offline", "offline"},
 		"":                     {"", "", "", ""},

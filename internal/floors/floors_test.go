@@ -28,7 +28,7 @@ var floors = []struct {
 	{"-1", []string{"internal/docindex", "internal/elicit", "internal/frontmatter", "internal/gitwork", "internal/layers", "internal/plan", "internal/strict", "internal/toolnames"}},
 	{"0", []string{
 		"runlog", "runlog/stores", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "internal/archive", "runlog/runlogtest",
-		"model", "internal/providers", "model/openai", "model/anthropic", "model/gemini", "internal/offline", "model/cassette", "internal/prices", "model/scripted", "model/internal/wire",
+		"model", "internal/providers", "model/openai", "model/anthropic", "model/gemini", "internal/offline", "internal/prices", "model/scripted", "model/internal/wire",
 		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/sandbox", "internal/script",
 		"internal/carry", "internal/cut", "internal/external", "internal/catalog/skill", "internal/catalog/trust", "internal/mail", "internal/summary", "internal/unlisted", "internal/waitlist",
 	}},
@@ -52,7 +52,7 @@ var siblings = map[string][]string{
 	"internal/tui":        {"internal/arguments"},
 	"graph/node":          {"agent"},
 	"internal/external":   {"model", "tool"},
-	"internal/providers":  {"model", "model/anthropic", "model/cassette", "model/gemini", "internal/offline", "model/openai", "internal/prices"},
+	"internal/providers":  {"model", "model/anthropic", "model/gemini", "internal/offline", "model/openai", "internal/prices"},
 	"runlog/stores":       {"runlog/file", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/sqlite", "runlog/storekit"},
 	"internal/carry":      {"runlog"},
 	"internal/cut":        {"runlog"},

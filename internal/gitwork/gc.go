@@ -62,11 +62,11 @@ func (r *Repo) Remove(ctx context.Context, run, task, into string) error {
 	t := r.tree(run, task)
 	err := r.locked(ctx, func(lock *os.File) error {
 		g := r.git.with(lock)
-		tip, err := g.commit(ctx, heads+t.name)
-		if err != nil && code(err) != 1 {
+		tip, was, err := t.ends(ctx, g)
+		if err != nil && !errors.Is(err, errGone) {
 			return err
 		}
-		if tip == "" {
+		if err != nil {
 			if exists(t.Path) {
 				return fmt.Errorf("the branch of %s is gone: look at the folder and remove it", t.Path)
 			}
@@ -88,7 +88,7 @@ func (r *Repo) Remove(ctx context.Context, run, task, into string) error {
 			if err := t.link(ctx, g); err != nil {
 				return err
 			}
-			if _, _, err := t.keep(ctx, t.git.with(lock), ""); err != nil {
+			if _, err := t.keep(ctx, t.git.with(lock), tip, was, ""); err != nil {
 				return err
 			}
 		}

@@ -74,7 +74,7 @@ func fixed() []string {
 		"core.sshCommand", "false", "gpg.program", "false", "commit.gpgSign", "false", "credential.helper", "", "protocol.allow", "never",
 		"safe.bareRepository", "explicit", "submodule.recurse", "false", "gc.auto", "0", "maintenance.auto", "false",
 		"core.splitIndex", "false", "core.protectHFS", "true", "core.protectNTFS", "true", "core.quotePath", "false", "core.fsyncMethod", "batch",
-		"core.fsync", "committed", "core.filesRefLockTimeout", "5000", "core.packedRefsTimeout", "10000",
+		"core.fsync", "committed", "core.logAllRefUpdates", "true", "core.filesRefLockTimeout", "5000", "core.packedRefsTimeout", "10000",
 		"i18n.commitEncoding", "UTF-8", "i18n.logOutputEncoding", "UTF-8", "merge.conflictStyle", "diff3", "worktree.useRelativePaths", "false",
 		"color.ui", "false", "advice.addEmbeddedRepo", "false",
 	}

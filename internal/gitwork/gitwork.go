@@ -50,6 +50,7 @@ type Repo struct {
 
 	folder string  // of the worktrees of this repository
 	git    command // on the user's checkout, for what only reads
+	varied bool    // the configuration of a worktree may differ from that of the checkout
 	ident  []string
 }
 
@@ -83,9 +84,6 @@ func Open(ctx context.Context, dir string, o *Options) (*Repo, error) {
 		if v, ok := settings[key]; ok {
 			r.git.config = append(r.git.config, key, v)
 		}
-	}
-	if _, err := r.git.disarm(ctx); err != nil {
-		return nil, err
 	}
 	name, mail := cmp.Or(o.Name, r.ident[0], "Superstep"), cmp.Or(o.Mail, r.ident[1], "superstep@localhost")
 	r.ident = []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + mail, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + mail}
@@ -121,23 +119,15 @@ func (r *Repo) discover(ctx context.Context, dir string, environ []string) (map[
 			c.environ = append(c.environ, name+"="+v)
 		}
 	}
-	bare, err := c.line(ctx, nil, "rev-parse", "--is-bare-repository")
-	if err != nil {
-		var e *Error
-		switch {
-		case errors.As(err, &e) && strings.Contains(e.Stderr, "not a git repository"):
-			return nil, fmt.Errorf("%s is not in a git repository: run `git init` there, or go to a repository", dir)
-		case errors.As(err, &e) && strings.Contains(e.Stderr, "cannot use bare repository"):
-			bare = "true"
-		default:
-			return nil, err
-		}
-	}
-	if bare == "true" {
+	out, err := c.line(ctx, nil, "rev-parse", "--is-bare-repository", "--path-format=absolute", "--show-toplevel", "--absolute-git-dir", "--git-common-dir")
+	bare, out, _ := strings.Cut(out, "\n")
+	var e *Error
+	switch errors.As(err, &e); {
+	case bare == "true" || e != nil && strings.Contains(e.Stderr, "cannot use bare repository"):
 		return nil, fmt.Errorf("%s is a bare repository, or in one: run this in a checkout of it", dir)
-	}
-	out, err := c.line(ctx, nil, "rev-parse", "--path-format=absolute", "--show-toplevel", "--absolute-git-dir", "--git-common-dir")
-	if err != nil {
+	case e != nil && strings.Contains(e.Stderr, "not a git repository"):
+		return nil, fmt.Errorf("%s is not in a git repository: run `git init` there, or go to a repository", dir)
+	case err != nil:
 		return nil, err
 	}
 	lines := strings.Split(out, "\n")
@@ -151,9 +141,13 @@ func (r *Repo) discover(ctx context.Context, dir string, environ []string) (map[
 		}
 	}
 	r.Top, r.Common = paths[0], paths[2]
-	settings, err := c.disarm(ctx) // on a copy
+	settings, err := c.disarm(ctx)
 	if err != nil {
 		return nil, err
+	}
+	r.git.config = c.config // what it has of the user's own configuration, which later commands do not read, does no harm
+	for key := range settings {
+		r.varied = r.varied || strings.HasPrefix(key, "include") || key == "extensions.worktreeconfig"
 	}
 	if _, moved := settings["core.worktree"]; moved { // it could name any folder, such as the user's home
 		if there, err := resolved(strings.TrimSpace(dotGit(r.Top))); err != nil || there != paths[1] {

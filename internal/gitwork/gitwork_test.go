@@ -2,12 +2,15 @@ package gitwork_test
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/fstest"
 
 	"github.com/superstep-dev/superstep/internal/gitwork"
 )
@@ -19,11 +22,44 @@ type user struct {
 	home string
 }
 
+// empty is the git directory of an empty repository.
+var empty = sync.OnceValues(func() (fs.FS, error) {
+	dir, err := os.MkdirTemp("", "gitwork-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if out, err := exec.Command("git", "init", "-q", "-b", "main", "--template=", dir).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	all := fstest.MapFS{"info": {Mode: fs.ModeDir | 0o755}}
+	err = fs.WalkDir(os.DirFS(filepath.Join(dir, ".git")), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		f := &fstest.MapFile{Mode: d.Type() | 0o755}
+		if !d.IsDir() {
+			f.Mode = 0o644
+			f.Data, err = os.ReadFile(filepath.Join(dir, ".git", name))
+		}
+		all[name] = f
+		return err
+	})
+	all["config"].Data = append(all["config"].Data, "[maintenance]\n\tauto = false\n"...)
+	return all, err
+})
+
 // newUser returns a user with an empty repository.
 func newUser(t testing.TB) *user {
 	t.Helper()
 	u := &user{t: t, dir: filepath.Join(t.TempDir(), "project"), home: t.TempDir()}
-	u.git("init", "-q", "-b", "main", u.dir)
+	dir, err := empty()
+	if err == nil {
+		err = os.CopyFS(filepath.Join(u.dir, ".git"), dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	return u
 }
 
@@ -75,11 +111,10 @@ func readIn(t testing.TB, dir, name string) string {
 }
 
 // commit commits the checkout.
-func (u *user) commit(text string) string {
+func (u *user) commit(text string) {
 	u.t.Helper()
 	u.git("add", "-A")
 	u.git("commit", "-q", "--allow-empty", "-m", text)
-	return u.git("rev-parse", "HEAD")
 }
 
 func (u *user) open() *gitwork.Repo {
@@ -160,7 +195,8 @@ func TestTaskToMerge(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.write("a.txt", "one\n")
-	head := u.commit("first")
+	u.commit("first")
+	head := u.git("rev-parse", "HEAD")
 	u.write("a.txt", "the user's\n")
 	u.write("new.txt", "untracked\n")
 	u.guard()

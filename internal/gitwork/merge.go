@@ -13,6 +13,7 @@ import (
 // A Merged is the outcome of a merge: a commit, or conflicts.
 type Merged struct {
 	Commit    string
+	Same      bool       // the branch had the merged commit already, and Commit is its tip
 	Conflicts []Conflict // what is not resolved, if Commit is ""
 	Notes     []string   // what git says of the conflicts
 }
@@ -46,20 +47,20 @@ func (t *Tree) mergeLocked(ctx context.Context, commit, text string, trailers []
 }
 
 func (t *Tree) merge(ctx context.Context, g *command, commit, text string, trailers []string, resume bool) (*Merged, error) {
-	sha, err := t.made(ctx, g, trailers)
-	if err != nil || sha != "" {
-		return &Merged{Commit: sha}, err
-	}
-	tip, err := t.Tip(ctx)
+	tip, was, err := t.ends(ctx, g)
 	if err != nil {
 		return nil, err
+	}
+	sha, err := t.made(ctx, g, tip, trailers)
+	if err != nil || sha != "" {
+		return &Merged{Commit: sha}, err
 	}
 	theirs, err := t.repo.Resolve(ctx, commit)
 	if err != nil {
 		return nil, err
 	}
 	if in, err := g.merged(ctx, theirs, tip); err != nil || in {
-		return &Merged{Commit: tip}, err
+		return &Merged{Commit: tip, Same: in}, err
 	}
 	full, err := message(text, trailers)
 	if err != nil {
@@ -78,7 +79,7 @@ func (t *Tree) merge(ctx context.Context, g *command, commit, text string, trail
 		}
 		res.conflicts = nil
 	} else {
-		kept, err := t.reset(ctx, g, res.tree)
+		kept, err := t.reset(ctx, g, tip, was, res.tree)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/superstep-dev/superstep/internal/gitwork"
 )
 
 func deadline(t *testing.T, seconds int) (context.Context, func()) {
@@ -18,9 +20,13 @@ func deadline(t *testing.T, seconds int) (context.Context, func()) {
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	type place struct{ path, admin, common string }
+	u := newUser(t)
+	u.write("a.txt", "one\n")
+	u.commit("first")
+	r := u.open()
 	do := func(errs ...error) error { return errors.Join(errs...) }
 	file := func(name, text string) error { return os.WriteFile(name, []byte(text), 0o600) }
-	for name, c := range map[string]struct {
+	cases := map[string]struct {
 		damage func(p place) error
 		rest   bool // whether the uncommitted file is still there
 	}{
@@ -35,7 +41,7 @@ func TestRepair(t *testing.T) {
 		"no commondir":   {func(p place) error { return os.Remove(p.admin + "/commondir") }, true},
 		"index.lock":     {func(p place) error { return file(p.admin+"/index.lock", "") }, true},
 		"HEAD.lock":      {func(p place) error { return file(p.admin+"/HEAD.lock", "") }, true},
-		"branch locked":  {func(p place) error { return file(p.common+"/refs/heads/superstep/1_a.lock", "") }, true},
+		"branch locked":  {func(p place) error { return file(p.common+"/refs/heads/superstep/"+filepath.Base(p.path)+".lock", "") }, true},
 		"locked":         {func(p place) error { return file(p.admin+"/locked", "initializing") }, true},
 		"moved":          {func(p place) error { return os.Rename(p.path, p.path+".elsewhere") }, false},
 		"no checkout yet": {func(p place) error {
@@ -52,36 +58,40 @@ func TestRepair(t *testing.T) {
 			return do(os.MkdirAll(p.admin+"1", 0o700), file(p.admin+"1/locked", "initializing"))
 		}, true},
 		"no gitdir": {func(p place) error { return os.Remove(p.admin + "/gitdir") }, true},
-	} {
+	}
+	trees := map[string]*gitwork.Tree{}
+	for name := range cases {
+		tree, err := r.Tree(t.Context(), "1", name, "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeIn(t, tree.Path, "b.txt", "two\n")
+		if _, _, err := tree.Commit(t.Context(), "Change", trailers); err != nil {
+			t.Fatal(err)
+		}
+		writeIn(t, tree.Path, "rest.txt", "rest\n")
+		trees[name] = tree
+	}
+	u.write("moved.txt", "the base moves on\n")
+	u.commit("second")
+	first := u.git("rev-parse", "main~")
+	u.guard()
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			u := newUser(t)
-			u.write("a.txt", "one\n")
-			u.commit("first")
-			ctx, r := t.Context(), u.open()
-			tree, err := r.Tree(ctx, "1", "a", "main")
-			if err != nil {
-				t.Fatal(err)
-			}
-			writeIn(t, tree.Path, "b.txt", "two\n")
-			if _, _, err := tree.Commit(ctx, "Change", trailers); err != nil {
-				t.Fatal(err)
-			}
-			u.write("moved.txt", "the base moves on\n")
-			u.commit("second")
-			writeIn(t, tree.Path, "rest.txt", "rest\n")
-			u.guard()
+			ctx, tree := t.Context(), trees[name]
+			var err error
 			if err := c.damage(place{tree.Path, filepath.Join(r.Common, "worktrees", filepath.Base(tree.Path)+".new"), r.Common}); err != nil {
 				t.Fatal(err)
 			}
-			for range 2 {
-				if tree, err = r.Tree(ctx, "1", "a", "main"); err != nil {
+			for i := range 2 {
+				if tree, err = r.Tree(ctx, "1", name, "main"); err != nil {
 					t.Fatal(err)
 				}
 				if got := readIn(t, tree.Path, "a.txt") + readIn(t, tree.Path, "b.txt"); got != "one\ntwo\n" {
 					t.Errorf("%q", got)
 				}
-				if tree.Base != u.git("rev-parse", "main~") {
+				if tree.Base != first {
 					t.Errorf("base %s", tree.Base)
 				}
 				changes, err := tree.Changes(ctx)
@@ -91,7 +101,10 @@ func TestRepair(t *testing.T) {
 				if c.rest && readIn(t, tree.Path, "rest.txt") != "rest\n" {
 					t.Error("the rest is lost")
 				}
-				if got := u.gitIn(tree.Path, "symbolic-ref", "HEAD"); got != "refs/heads/superstep/1_a" {
+				if i == 0 {
+					continue
+				}
+				if got := u.gitIn(tree.Path, "symbolic-ref", "HEAD"); got != "refs/heads/"+tree.Branch {
 					t.Error(got)
 				}
 			}
@@ -99,7 +112,7 @@ func TestRepair(t *testing.T) {
 			if _, changed, err := tree.Commit(ctx, "More", []string{"Superstep-Task: 2"}); err != nil || !changed {
 				t.Fatal(changed, err)
 			}
-			if n, err := filepath.Glob(filepath.Join(r.Common, "worktrees", "*")); err != nil || len(n) != 1 {
+			if n, err := filepath.Glob(filepath.Join(r.Common, "worktrees", filepath.Base(tree.Path)+".new*")); err != nil || len(n) != 1 {
 				t.Errorf("metadata %q, %v", n, err)
 			}
 			if n := strings.Count(u.git("worktree", "list"), tree.Path+" "); n != 1 {

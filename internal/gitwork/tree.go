@@ -53,30 +53,29 @@ func (r *Repo) tree(run, task string) *Tree {
 func (t *Tree) begin(ctx context.Context, g *command, from string) error {
 	ref, base := heads+t.name, bases+t.name
 	unlock(t.repo.Common, ref, base)
-	tip, err := g.commit(ctx, ref)
-	if err != nil && code(err) != 1 {
+	out, err := g.run(ctx, nil, "for-each-ref", "--format=%(refname) %(objectname)", ref, base)
+	if err != nil {
 		return err
 	}
-	if tip == "" {
-		var sha string
-		if from != "" {
-			if sha, err = t.repo.Resolve(ctx, from); err != nil {
-				return err
-			}
-			if _, err := g.run(ctx, nil, "update-ref", base, sha); err != nil {
-				return err
-			}
-		} else if sha, err = t.repo.root(ctx, g); err != nil {
-			return err
-		}
-		if _, err := g.run(ctx, nil, "update-ref", "--create-reflog", ref, sha, ""); err != nil {
-			return err
-		}
+	at := map[string]string{}
+	for l := range strings.Lines(string(out)) {
+		name, sha, _ := strings.Cut(strings.TrimSpace(l), " ")
+		at[name] = sha
 	}
-	if t.Base, err = g.commit(ctx, base); err != nil && code(err) != 1 {
-		return err
+	t.Base = at[base]
+	if at[ref] != "" {
+		return nil
 	}
-	return nil
+	lines := ""
+	if from == "" {
+		from, err = t.repo.root(ctx, g)
+	} else if from, err = t.repo.Resolve(ctx, from); err == nil {
+		t.Base, lines = from, "update "+base+" "+from+"\n"
+	}
+	if err == nil {
+		_, err = g.run(ctx, &input{stdin: lines + "create " + ref + " " + from + "\n"}, "update-ref", "--stdin")
+	}
+	return err
 }
 
 // root writes an empty commit without parents.
@@ -149,7 +148,7 @@ func (t *Tree) link(ctx context.Context, g *command) error {
 		return err
 	}
 	c := t.git.with(g.lock)
-	if ref, err := c.line(ctx, nil, "symbolic-ref", "-q", "HEAD"); err != nil || ref != heads+t.name {
+	if head, err := os.ReadFile(filepath.Join(admin, "HEAD")); err != nil || string(head) != "ref: "+heads+t.name+"\n" {
 		if _, err := c.run(ctx, nil, "symbolic-ref", "HEAD", heads+t.name); err != nil {
 			return err
 		}
@@ -165,7 +164,10 @@ func (r *Repo) at(ctx context.Context, admin, path string) (command, error) {
 	c := r.git
 	c.gitDir, c.work = admin, path
 	c.config = append([]string{"core.sparseCheckout", "false"}, c.config...)
-	_, err := c.disarm(ctx) // its configuration can differ from that of the checkout
+	if !r.varied {
+		return c, nil
+	}
+	_, err := c.disarm(ctx)
 	return c, err
 }
 
@@ -316,7 +318,11 @@ func (t *Tree) Diff(ctx context.Context, base string, most int) (patch string, c
 // changed is false.
 func (t *Tree) Commit(ctx context.Context, text string, trailers []string) (sha string, changed bool, err error) {
 	err = t.do(ctx, func(g *command) error {
-		if sha, err = t.made(ctx, g, trailers); err != nil || sha != "" {
+		tip, was, err := t.ends(ctx, g)
+		if err != nil {
+			return err
+		}
+		if sha, err = t.made(ctx, g, tip, trailers); err != nil || sha != "" {
 			changed = sha != ""
 			return err
 		}
@@ -327,10 +333,9 @@ func (t *Tree) Commit(ctx context.Context, text string, trailers []string) (sha 
 		if err != nil {
 			return err
 		}
-		tip, was, err := t.ends(ctx, g)
-		if err != nil || was == tree {
+		if was == tree {
 			sha = tip
-			return err
+			return nil
 		}
 		changed = true
 		if sha, err = t.repo.record(ctx, g, tree, text, trailers, tip); err != nil {
@@ -342,7 +347,10 @@ func (t *Tree) Commit(ctx context.Context, text string, trailers []string) (sha 
 }
 
 // made returns the commit of the branch with these trailers, or "".
-func (t *Tree) made(ctx context.Context, g *command, trailers []string) (string, error) {
+func (t *Tree) made(ctx context.Context, g *command, tip string, trailers []string) (string, error) {
+	if _, err := ending(trailers); err != nil || tip == t.Base {
+		return "", err
+	}
 	revs := []string{"--first-parent", heads + t.name}
 	if t.Base != "" {
 		revs = append(revs, "^"+t.Base)
@@ -394,51 +402,54 @@ func (c *command) noRepositories(ctx context.Context, since string) error {
 // refs/superstep/kept/, which it returns, or "" if there were none. Ignored files stay, and repositories inside the worktree.
 func (t *Tree) Reset(ctx context.Context) (kept string, err error) {
 	err = t.do(ctx, func(g *command) error {
-		kept, err = t.reset(ctx, g, "")
+		tip, was, err := t.ends(ctx, g)
+		if err == nil {
+			kept, err = t.reset(ctx, g, tip, was, "")
+		}
 		return err
 	})
 	return kept, err
 }
 
-// reset does not keep changes that make up the given tree.
-func (t *Tree) reset(ctx context.Context, g *command, known string) (kept string, err error) {
-	kept, clean, err := t.keep(ctx, g, known)
-	if err == nil {
+// reset does not keep changes that make up the known tree.
+func (t *Tree) reset(ctx context.Context, g *command, tip, was, known string) (kept string, err error) {
+	if kept, err = t.keep(ctx, g, tip, was, known); err == nil {
 		err = t.clearMerge()
 	}
-	if err == nil && !clean {
+	if err == nil && kept != "" {
 		_, err = g.run(ctx, nil, "read-tree", "--reset", "-u", "HEAD")
 	}
 	return kept, err
 }
 
-// keep commits the uncommitted changes to a reference, unless they make up the known tree. It reports whether there were none.
-func (t *Tree) keep(ctx context.Context, g *command, known string) (ref string, clean bool, err error) {
+// keep commits the uncommitted changes to a reference, unless there are none or they make up the known tree.
+func (t *Tree) keep(ctx context.Context, g *command, tip, was, known string) (ref string, err error) {
 	_ = os.Remove(filepath.Join(g.gitDir, "index.lock")) // of a killed git
 	if _, err := g.run(ctx, nil, "add", "--all", "--ignore-errors", "--", "."); err != nil && code(err) < 0 {
-		return "", false, err // what it left out for another reason stays where it is
+		return "", err // what it left out for another reason stays where it is
 	}
 	tree, err := g.line(ctx, nil, "write-tree")
-	if err != nil {
-		return "", false, err
-	}
-	tip, was, err := t.ends(ctx, g)
 	if err != nil || tree == was || tree == known {
-		return "", tree == was, err
+		return "", err
 	}
 	sha, err := t.repo.record(ctx, g, tree, "Uncommitted changes of "+t.Branch, nil, tip)
 	if err != nil {
-		return "", false, err
+		return "", err
 	}
 	ref = kepts + t.name + "/" + sha[:12]
 	_, err = g.run(ctx, nil, "update-ref", ref, sha)
-	return ref, false, err
+	return ref, err
 }
+
+var errGone = errors.New("the branch is gone")
 
 // ends returns the last commit of the branch, and its tree.
 func (t *Tree) ends(ctx context.Context, g *command) (tip, tree string, err error) {
-	out, err := g.line(ctx, nil, "rev-parse", heads+t.name+"^{commit}", heads+t.name+"^{tree}")
-	tip, tree, _ = strings.Cut(out, "\n")
+	out, err := g.line(ctx, nil, "for-each-ref", "--format=%(objectname) %(tree)", heads+t.name)
+	if err == nil && out == "" {
+		err = errGone
+	}
+	tip, tree, _ = strings.Cut(out, " ")
 	return tip, tree, err
 }
 
@@ -475,7 +486,7 @@ func (r *Repo) IncludeUncommitted(ctx context.Context, run, text string, trailer
 		if err != nil {
 			return err
 		}
-		_, err = g.run(ctx, nil, "update-ref", "--create-reflog", ref, sha, "")
+		_, err = g.run(ctx, nil, "update-ref", ref, sha, "")
 		return err
 	})
 }

@@ -212,3 +212,15 @@ func FuzzRead(f *testing.F) {
 		plan.Deadlock(tasks)
 	})
 }
+
+// A planner's title of any length leaves nothing of it out.
+func TestLongTitle(t *testing.T) {
+	long := strings.Repeat("long ", 10_000)
+	p, err := plan.Read(`{"tasks":[{"id":"../../x","title":"` + long + `","prompt":"do it"}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := plan.Tidy(p.Tasks, nil)[0]; x.ID != "x" || len(x.Title) > 210 || x.Prompt != strings.TrimSpace(long)+"\n\ndo it" {
+		t.Errorf("%.100q", x)
+	}
+}

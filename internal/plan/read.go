@@ -15,6 +15,8 @@ import (
 // MaxText is how many bytes a plan may have.
 const MaxText = 256 << 10
 
+const maxTitle = 200 // bytes; the rest of a title belongs to the prompt
+
 // The words that are used for a field, the first of which is written.
 var (
 	idWords      = [...]string{"id", "task_id", "number", "key"}
@@ -175,6 +177,9 @@ func tasksOf(list []any) ([]Task, bool) {
 		if t.Title == "" {
 			t.Title, _, _ = strings.Cut(t.Prompt, "\n")
 			t.Title = clean.Clip(t.Title, 80)
+		} else if len(t.Title) > maxTitle {
+			t.Prompt = strings.TrimSpace(t.Title + "\n\n" + t.Prompt)
+			t.Title = clean.Clip(t.Title, maxTitle)
 		}
 		if t.ID == "" {
 			t.ID = fmt.Sprint(i + 1)

@@ -145,7 +145,7 @@ var (
 func (c *config) provider(entry frontmatter.Field) Provider {
 	name, before := entry.Key, len(c.problems)
 	out := Provider{Name: name, Protocol: nameOpenAI}
-	if !providerName.MatchString(name) || name == offline.Name || name == "cassette" {
+	if !providerName.MatchString(name) || name == offline.Name {
 		c.wrong(entry.Line, entry.Col, "%.40q is no name for a provider; want small letters, digits and dashes", name)
 	}
 	if entry.Value.Kind != frontmatter.Map {

@@ -44,8 +44,6 @@ func (p *Providers) resolve(name, fallback string) (resolved, note string, err e
 		return fallback, "", nil
 	case low == offline.Name:
 		return offline.Name, "", nil
-	case strings.HasPrefix(low, cassettePrefix):
-		return cassettePrefix + bare[len(cassettePrefix):], "", nil
 	}
 	if len(bare) > 200 {
 		return "", "", p.unknown(asked)

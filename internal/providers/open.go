@@ -2,12 +2,9 @@ package providers
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/anthropic"
-	"github.com/superstep-dev/superstep/model/cassette"
 	"github.com/superstep-dev/superstep/model/gemini"
 	"github.com/superstep-dev/superstep/model/openai"
 )
@@ -38,26 +35,6 @@ func (c *connection) open() (client, error) {
 	}
 }
 
-// cassette returns a recording that is played. Nothing is sent anywhere.
-func (p *Providers) cassette(name, file string) (model.Model, error) {
-	if file == "" {
-		return nil, &Error{Name: name, Message: "which recording? Name its file: " + cassettePrefix + "FILE"}
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, &Error{Name: name, Message: "the recording cannot be read: " + err.Error(), Err: err}
-	}
-	defer f.Close()
-	m, err := cassette.Open(f, &cassette.Options{Name: file})
-	if err != nil {
-		return nil, &Error{Name: name, Message: err.Error(), Err: err}
-	}
-	if abs, err := filepath.Abs(file); err == nil {
-		file = abs // it is meant in every folder
-	}
-	return played{m, cassettePrefix + file}, nil
-}
-
 // client is a model of a provider.
 type client interface {
 	model.Model
@@ -76,12 +53,3 @@ func (s strained) Name() string { return s.name }
 
 // Format prints the model's name, whatever the verb.
 func (s strained) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "providers.Model(%s)", s.name) }
-
-// played is a recording under the name that opens it again. The recording's own name is that of the
-// recorded model; opening that would call the real model.
-type played struct {
-	*cassette.Player
-	name string
-}
-
-func (p played) Name() string { return p.name }

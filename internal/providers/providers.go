@@ -108,9 +108,6 @@ func (p *Providers) Open(name string) (model.Model, error) {
 	if name == offline.Name {
 		return offline.New(), nil
 	}
-	if file, ok := strings.CutPrefix(name, cassettePrefix); ok {
-		return p.cassette(name, file)
-	}
 	base, word := effort.Split(name)
 	e, rest := p.find(base)
 	if e == nil {
@@ -290,6 +287,3 @@ func (p *Providers) ready(e *endpoint) *Error {
 func remote(e *endpoint, name string) bool {
 	return e.local && (strings.HasSuffix(name, ":cloud") || strings.HasSuffix(name, "-cloud"))
 }
-
-// cassettePrefix begins the names of recorded models.
-const cassettePrefix = "cassette:"

@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +19,6 @@ import (
 	"github.com/superstep-dev/superstep/internal/prices"
 	"github.com/superstep-dev/superstep/internal/providers"
 	"github.com/superstep-dev/superstep/model"
-	"github.com/superstep-dev/superstep/model/cassette"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -68,7 +65,6 @@ func TestResolve(t *testing.T) {
 		{all, "inherit", "x/y", "x/y", false},
 		{all, "Default", "", "", false},
 		{all, "offline", "x/y", "offline", false},
-		{all, "cassette:A b.json", "", "cassette:A b.json", false},
 		{all, "sonnet", "", "anthropic/claude-sonnet-5-5", false},
 		{all, "Opus", "", "anthropic/claude-opus-5-5", false},
 		{all, "haiku", "", "anthropic/claude-haiku-5-5", false},
@@ -273,8 +269,6 @@ func TestOpen(t *testing.T) {
 		{"ollama/", "which model of ollama?", false},
 		{"bad/x", "the base URL must not have a user or a password", false},
 		{"headless/x", "needs the variable HEAD", false},
-		{"cassette:", "which recording?", false},
-		{"cassette:" + filepath.Join(t.TempDir(), "none"), "the recording cannot be read", false},
 	} {
 		o := *o
 		o.Offline = c.offline
@@ -284,49 +278,6 @@ func TestOpen(t *testing.T) {
 		if m != nil || !errors.As(err, &e) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%s: %v, %v", c.name, m, err)
 		}
-	}
-}
-
-// A recording keeps the name it was opened by, or a run of it would ask the recorded model later.
-func TestCassette(t *testing.T) {
-	t.Parallel()
-	server := modeltest.NewServer(t, func(*modeltest.ParsedRequest) modeltest.Reply { return modeltest.Text("hi") }, nil)
-	live, err := providers.New(&providers.Options{Env: env{"OPENAI_API_KEY": "canary", "OPENAI_BASE_URL": server.URL}.get, Offline: true}).Open("openai/gpt-5")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "a.cassette")
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorder := cassette.Record(live, f)
-	if _, err := turn(recorder); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(recorder.Err(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	p := providers.New(&providers.Options{Offline: true, UserModel: "cassette:" + file})
-	for _, name := range []string{"cassette:" + file, ""} {
-		m, err := p.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := turn(m)
-		if err != nil || r.Message.Text() != "hi" || m.Name() != "cassette:"+file {
-			t.Errorf("%s says %v, %v", m.Name(), r, err)
-		}
-		if c, known := price(m); !known || c.In != 1.25 {
-			t.Errorf("it costs %+v, %t", c, known)
-		}
-	}
-	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var e *providers.Error
-	if m, err := p.Open("cassette:" + file); m != nil || !errors.As(err, &e) {
-		t.Errorf("a broken recording: %v, %v", m, err)
 	}
 }
 

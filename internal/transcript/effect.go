@@ -131,10 +131,13 @@ func (r *Run) spend(t *Task, d *runlog.Settled) {
 	}
 }
 
-// unpriced reports whether an effect did cost something that nobody can tell.
+// unpriced reports whether an effect did cost something that nobody can tell: what agents of other programs report is often too little.
 func (t *Task) unpriced(d *runlog.Settled) bool {
 	a := t.AgentOf(d.Key)
-	return d.Kind == "model" && d.Spent.Money == 0 && d.Spent.Tokens > 0 && (a == nil || !a.Priced)
+	if a == nil {
+		return d.Kind == "model" && d.Spent.Money == 0 && d.Spent.Tokens > 0
+	}
+	return d.Kind == "model" && d.Spent.Money+d.Spent.Tokens > 0 && !a.Priced
 }
 
 // item notes a branch, and whether it has ended.

@@ -53,7 +53,7 @@ func (r *Run) applyQuestion(rec *runlog.Record) {
 			r.asking--
 			r.changed.questions = noted(r.changed.questions, r.Rev, q)
 			r.changedPart(r.paths[rec.Path], func(p *Part) bool { return p.Question == q })
-			q.Answered, q.Denied, q.Answer, q.By = true, d.Denied, Value(d.Value), Line(d.By)
+			q.Answered, q.Denied, q.Answer, q.By, q.Until = true, d.Denied, Value(d.Value), Line(d.By), rec.Time
 			if word, why, _ := strings.Cut(q.Answer, ":"); q.Call != nil && (q.Denied || word == "deny") {
 				r.Refused = append(r.Refused, Denial{Path: q.Path, Agent: q.Agent, Tool: q.Call.Tool, Subject: q.Call.Subject, Reason: strings.TrimSpace(why), By: q.By})
 			}

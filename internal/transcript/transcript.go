@@ -299,6 +299,7 @@ type Question struct {
 
 	Asked runlog.Question `json:"-"` // as it was asked, whose text is not clean
 	Since time.Time       `json:"-"` // when that was
+	Until time.Time       `json:"-"` // when it was answered
 }
 
 // Label returns the display name of the task, such as gather/tests for gather[tests].

@@ -57,7 +57,6 @@ type function struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	JSONSchema  json.RawMessage `json:"parametersJsonSchema,omitempty"`
-	Parameters  json.RawMessage `json:"parameters,omitempty"` // the older field, which knows less
 }
 
 type toolConfig struct {
@@ -73,7 +72,6 @@ type generationConfig struct {
 	Thinking    *thinking       `json:"thinkingConfig,omitempty"`
 	MIMEType    string          `json:"responseMimeType,omitempty"`
 	JSONSchema  json.RawMessage `json:"responseJsonSchema,omitempty"`
-	Schema      json.RawMessage `json:"responseSchema,omitempty"` // the older field
 }
 
 type thinking struct {
@@ -97,7 +95,7 @@ func (t *turn) encode() ([]byte, error) {
 		return nil, errors.New("the request has no messages that say anything")
 	}
 	system := req.System
-	if err := w.declare(req, t.without); err != nil {
+	if err := w.declare(req); err != nil {
 		return nil, err
 	}
 	prompted, err := w.configure(t)
@@ -121,7 +119,7 @@ func (w *wireRequest) instruct(system string, without relaxation) {
 }
 
 // declare writes the tools, and which of them must be called.
-func (w *wireRequest) declare(req *model.Request, without relaxation) error {
+func (w *wireRequest) declare(req *model.Request) error {
 	if err := wire.CheckTools(req); err != nil {
 		return err
 	}
@@ -130,12 +128,7 @@ func (w *wireRequest) declare(req *model.Request, without relaxation) error {
 		f := function{Name: spec.Name, Description: spec.Description}
 		if spec.Input != nil {
 			var err error
-			if without&jsonSchema == 0 {
-				f.JSONSchema, err = plainSchema(spec.Input)
-			} else {
-				f.Parameters, err = olderSchema(spec.Input)
-			}
-			if err != nil {
+			if f.JSONSchema, err = plainSchema(spec.Input); err != nil {
 				return wire.SchemaError(&spec, err)
 			}
 		}
@@ -175,15 +168,9 @@ func (w *wireRequest) configure(t *turn) (prompted string, err error) {
 		if err != nil {
 			return "", fmt.Errorf("the schema of the answer: %w", err)
 		}
-		switch {
-		case t.without&answerType != 0 && len(req.Tools) > 0:
+		if t.without&answerType != 0 && len(req.Tools) > 0 {
 			prompted = "Unless you call a tool, answer with JSON that fits this JSON Schema, and with nothing else:\n" + string(plain)
-		case t.without&jsonSchema != 0:
-			c.MIMEType = "application/json"
-			if c.Schema, err = olderSchema(req.Schema); err != nil {
-				return "", fmt.Errorf("the schema of the answer: %w", err)
-			}
-		default:
+		} else {
 			c.MIMEType, c.JSONSchema = "application/json", plain
 		}
 	}

@@ -51,7 +51,7 @@ func TestEncode(t *testing.T) {
 		"off":       {opts: Options{Model: "tunedModels/m", Thinking: -1}, req: model.Request{Messages: plain, Tools: tools[:1], Choice: "required"}},
 		"effort":    {opts: Options{Model: "m", Effort: "low", BaseURL: "http://localhost:1/v1beta/models/"}, req: model.Request{Messages: plain, Tools: tools, Choice: "now", Temperature: &warm}},
 		"schema":    {opts: Options{Model: "m"}, req: model.Request{Messages: plain, Schema: answer, Tools: tools[:1]}},
-		"older":     {opts: Options{Model: "m"}, without: jsonSchema | thoughts | systemPlace, req: model.Request{System: "Be brief.", Messages: plain, Schema: answer, Tools: tools}},
+		"unthought": {opts: Options{Model: "m"}, without: thoughts | systemPlace, req: model.Request{System: "Be brief.", Messages: plain, Schema: answer, Tools: tools}},
 		"prompted":  {opts: Options{Model: "m"}, without: answerType | thoughts, req: model.Request{System: "Be brief.", Messages: plain, Schema: answer, Tools: tools[:1]}},
 		"strangers": {opts: Options{Model: "m"}, without: signatures | callIDs, req: model.Request{Messages: append([]model.Message{model.UserText("hi"), {Role: model.Assistant, Parts: []model.Part{{Kind: model.Text, Text: "x"}, {Kind: model.ToolCall, Call: &model.Call{ID: "1", Name: "look"}}, {Kind: model.ToolCall, Call: &model.Call{ID: "2", Name: "look"}}}}}, results...)}},
 	} {
@@ -125,7 +125,6 @@ func TestRelax(t *testing.T) {
 		says    string
 		keeps   bool // leaves it out in later turns too
 	}{
-		{has("parametersJsonSchema"), `Invalid JSON payload received. Unknown name "parametersJsonSchema" at 'tools[0].function_declarations[0]': Cannot find field.`, true},
 		{has("responseMimeType"), "Function calling with a response mime type: 'application/json' is unsupported", true},
 		{has("thinkingConfig"), "Thinking is not enabled for models/m", true},
 		{has(`"id"`), `Invalid JSON payload received. Unknown name "id" at 'contents[1].parts[0].function_call': Cannot find field.`, true},
@@ -167,73 +166,6 @@ func TestRelax(t *testing.T) {
 		}
 		rt.CloseIdleConnections()
 		s.Close()
-	}
-}
-
-func TestOlderSchema(t *testing.T) {
-	for in, want := range map[string]string{
-		`{"type":"object"}`: ``,
-		`{"$schema":"x","type":"object","properties":{"a":{"type":"integer","exclusiveMinimum":0,"format":"int64","multipleOf":2}},"additionalProperties":false,"required":["a","b"]}`:              `{"properties":{"a":{"format":"int64","type":"integer"}},"required":["a"],"type":"object"}`,
-		`{"properties":{"a":{"type":["string","null"],"format":"uri"},"b":{"type":["string","integer"]}}}`:                                                                                          `{"properties":{"a":{"nullable":true,"type":"string"},"b":{"anyOf":[{"type":"string"},{"type":"integer"}]}},"type":"object"}`,
-		`{"type":"object","properties":{"a":{"const":"x"},"b":{"enum":[1,2],"type":"integer"},"c":{"enum":["x",null]},"d":true}}`:                                                                   `{"properties":{"a":{"enum":["x"],"type":"string"},"b":{"type":"integer"},"c":{"enum":["x"],"nullable":true,"type":"string"},"d":{}},"type":"object"}`,
-		`{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]},"b":{"oneOf":[{"type":"string"},{"type":"integer"}]},"c":{"allOf":[{"type":"string"},{"maxLength":3}]}}}`: `{"properties":{"a":{"nullable":true,"type":"string"},"b":{"anyOf":[{"type":"string"},{"type":"integer"}]},"c":{"maxLength":3,"type":"string"}},"type":"object"}`,
-		`{"type":"object","properties":{"a":{"type":"array"},"b":{"type":"array","items":{"$ref":"#/$defs/x~1y"}}},"$defs":{"x/y":{"type":"string","description":"old"}}}`:                          `{"properties":{"a":{"items":{"type":"string"},"type":"array"},"b":{"items":{"description":"old","type":"string"},"type":"array"}},"type":"object"}`,
-	} {
-		var s jsonschema.Schema
-		if err := json.Unmarshal([]byte(in), &s); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := olderSchema(&s); err != nil || string(got) != want {
-			t.Errorf("%s\ngave %s (%v)\nwant %s", in, got, err, want)
-		}
-	}
-}
-
-// FuzzOlderSchema checks that the conversion ends, whatever refers to what, and says nothing
-// the older fields would refuse.
-func FuzzOlderSchema(f *testing.F) {
-	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#"}}}`))
-	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#/properties/b"},"b":{"$ref":"#/properties/a"}}}`))
-	f.Add([]byte(`{"anyOf":[{"$ref":"#"},{"$ref":"#"},{"$ref":"#"}],"not":{},"properties":{"x":{"items":[]}}}`))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		var s jsonschema.Schema
-		if len(in) > 1<<10 || json.Unmarshal(in, &s) != nil {
-			return
-		}
-		out, err := olderSchema(&s)
-		if err != nil {
-			return
-		}
-		var v map[string]any
-		if out == nil {
-			return
-		}
-		if err := json.Unmarshal(out, &v); err != nil {
-			t.Fatal(err)
-		}
-		checkOlder(t, v)
-	})
-}
-
-// checkOlder checks that a schema has only what the older fields know.
-func checkOlder(t *testing.T, s map[string]any) {
-	for name, value := range s {
-		switch name {
-		case "title", "description", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties", "minimum", "maximum",
-			"pattern", "default", "format", "type", "nullable", "enum", "required":
-		case "items":
-			checkOlder(t, value.(map[string]any))
-		case "anyOf":
-			for _, option := range value.([]any) {
-				checkOlder(t, option.(map[string]any))
-			}
-		case "properties":
-			for _, p := range value.(map[string]any) {
-				checkOlder(t, p.(map[string]any))
-			}
-		default:
-			t.Errorf("the schema has %q", name)
-		}
 	}
 }
 

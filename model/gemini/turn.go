@@ -232,7 +232,6 @@ type relaxation uint32
 
 const (
 	thoughts    relaxation = 1 << iota // the wish to see what the model thinks
-	jsonSchema                         // the fields for JSON Schema, in favour of older ones
 	callIDs                            // the ids of calls and results
 	signatures                         // the lack of signatures: a word is put where they are missing
 	answerType                         // the schema of the answer beside tools, in favour of words
@@ -262,8 +261,6 @@ func (t *turn) Relax(fail *model.Error) bool {
 		drop = thoughts
 	case t.request.Schema != nil && len(t.request.Tools) > 0 && says("response mime type", "response_mime_type", "responsemimetype"):
 		drop = answerType
-	case says("schema"):
-		drop = jsonSchema
 	case says(`unknown name "id"`):
 		drop = callIDs
 	case t.request.System != "" && says("developer instruction", "system_instruction", "systeminstruction", "system instruction"):

@@ -18,6 +18,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "superstep" {
+		os.Exit(command())
+	}
 	acptest.Main(map[string]*acptest.Script{"worker": {Prompt: acpWorker}})
 	code := m.Run()
 	if binary, err := siteBinary(); err == nil && code == 0 {

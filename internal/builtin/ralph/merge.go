@@ -92,23 +92,11 @@ func (j *job) update(ctx context.Context, key string) (out attempt, err error) {
 	if out.Tip, err = trunk.Tip(ctx); err != nil {
 		return out, err
 	}
-	before, err := tree.Tip(ctx)
-	if err != nil {
-		return out, err
-	}
-	repo, err := j.repository(ctx)
-	if err != nil {
-		return out, err
-	}
-	own, err := repo.Find(ctx, j.run, trailers(j.run, j.ID, key)) // from before a crash
-	if err != nil {
-		return out, err
-	}
 	m, err := tree.Merge(ctx, out.Tip, j.updateText(), trailers(j.run, j.ID, key))
 	if err != nil {
 		return out, err
 	}
-	out.Commit, out.Conflicts, out.Notes, out.Same = m.Commit, m.Conflicts, m.Notes, len(own) == 0 && m.Commit == before
+	out.Commit, out.Conflicts, out.Notes, out.Same = m.Commit, m.Conflicts, m.Notes, m.Same
 	return out, nil
 }
 
@@ -135,15 +123,15 @@ func (j *job) deliver(ctx context.Context) (out attempt, err error) {
 		return out, err
 	}
 	key := trailers(j.run, j.ID, "merge")
-	if before, err := repo.Find(ctx, j.run, key); err != nil || len(before) > 0 { // before a crash
-		return attempt{Commit: strings.Join(before[:min(len(before), 1)], "")}, err
-	}
 	tip, err := trunk.Tip(ctx)
 	if err != nil {
 		return out, err
 	}
-	if has, err := repo.Merged(ctx, tip, own); err != nil || !has {
+	if has, err := repo.Merged(ctx, tip, own); err != nil {
 		return out, err
+	} else if !has { // it may have been merged before a crash
+		before, err := repo.Find(ctx, j.run, key)
+		return attempt{Commit: strings.Join(before[:min(len(before), 1)], "")}, err
 	}
 	m, err := trunk.Merge(ctx, own, fmt.Sprintf("Merge task %s: %s", j.ID, j.Title), key)
 	if err != nil {

@@ -377,7 +377,7 @@ func lastLine(s string) string {
 	if len(lines) == 0 {
 		return s
 	}
-	return strings.TrimSpace(lines[len(lines)-1])
+	return clean.Clip(strings.TrimSpace(lines[len(lines)-1]), 300)
 }
 
 // tail returns the end of a text.

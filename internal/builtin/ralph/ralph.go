@@ -210,8 +210,8 @@ func (in *Inputs) read(opt *Options) error {
 		return fmt.Errorf("%s is empty; say what to build", file)
 	}
 	if p, err := plan.Read(in.Prompt); err == nil && len(p.Tasks) > 0 {
-		if problems := plan.Problems(plan.Tidy(p.Tasks, nil)); problems != nil {
-			return fmt.Errorf("%s: %s", file, strings.Join(problems, "; "))
+		if err := usable(p, nil); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
 		in.Plan = in.Prompt
 	} else if err != nil && !errors.Is(err, plan.ErrNone) && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {

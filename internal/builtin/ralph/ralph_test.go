@@ -677,6 +677,10 @@ func TestPlanFile(t *testing.T) {
 	if _, err := w.start(map[string]any{"prompt": "bad.yaml"}); err == nil || !strings.Contains(err.Error(), "in a circle: 1 ← 2 ← 1") {
 		t.Error(err)
 	}
+	w.file("bad.yaml", "tasks:\n"+strings.Repeat("- {title: a}\n", 1001))
+	if _, err := w.start(map[string]any{"prompt": "bad.yaml"}); err == nil || !strings.Contains(err.Error(), "it has 1001 tasks, and may have 1000") {
+		t.Error(err)
+	}
 	w.file("spec.md", "Build a boat.\n")
 	w.id, s.planner = "run3", planOf()
 	w.must(map[string]any{"prompt": "spec.md", "yes": true})

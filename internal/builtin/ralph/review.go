@@ -22,6 +22,7 @@ var reviewerPrompt string
 
 const (
 	mostDiff    = 400 << 10 // bytes that a reviewer sees
+	mostTitle   = 200       // bytes of the title of a finding
 	cleanRounds = 2         // reviews in a row without a finding that end the run
 )
 
@@ -168,7 +169,10 @@ func findings(reviewer, said string) (out []finding, failed string) {
 			Priority: priorityOf(m), File: text("file", "path"), Lines: text("lines", "line")}
 		if f.Title == "" {
 			f.Title = firstLine(f.Body)
+		} else if len(f.Title) > mostTitle {
+			f.Body = strings.TrimSpace(f.Title + "\n\n" + f.Body)
 		}
+		f.Title = clean.Clip(f.Title, mostTitle)
 		if f.Priority < 0 {
 			f.Priority = 2
 		}
