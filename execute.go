@@ -202,7 +202,7 @@ func (e *Engine) listen(ctx context.Context) {
 			return
 		}
 		begun := time.Now()
-		infos, _ := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Importing}}) // an error is met by the next append
+		infos, _ := e.store.Runs(ctx, &runlog.Filter{Prefix: unlisted.RequestsPrefix, Status: []runlog.Status{runlog.Importing}}) // an error is met by the next append
 		took = time.Since(begun)
 		for i := range infos {
 			run, head := infos[i].Parent, infos[i].Head

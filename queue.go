@@ -66,6 +66,34 @@ func (e *Engine) Enqueue(ctx context.Context, name string, inputs json.RawMessag
 	}
 }
 
+// A Load describes what a worker has to do, as of its last look.
+type Load struct {
+	Looked    time.Time // when it last listed runs without an error; zero if it never has
+	Executing int       // runs that execute in this engine
+	Taken     uint64    // runs that it has taken since it was created
+	Waiting   int       // runs that it could take, now or later
+	Elsewhere int       // queued runs that need a label that it does not have
+	Oldest    time.Time // when the oldest run that it could take now was created; zero if there is none
+}
+
+// Load returns what this worker has to do.
+func (e *Engine) Load() Load {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := e.load
+	out.Executing = len(e.runs)
+	return out
+}
+
+// weigh notes the load after a look. The caller holds taking.
+func (e *Engine) weigh(looked time.Time, taken int) {
+	waiting, oldest := e.list.Size()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.load.Looked, e.load.Waiting, e.load.Oldest, e.load.Elsewhere = looked, waiting, oldest, e.list.Away
+	e.load.Taken += uint64(taken) //nolint:gosec // a length
+}
+
 // full returns true if as many other runs of a key as its limit allows execute.
 func (e *Engine) full(ctx context.Context, id string, q *runlog.Queue) (bool, error) {
 	running, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Running}})

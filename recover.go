@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
@@ -25,10 +26,12 @@ type RecoverOptions struct {
 	// trusted; may be nil
 	Skipped func(id string, why error)
 	Ended   func(id string, out Outcome) // called once for each run when its execution ends; defaults to nothing
-	Failed  func(id string, err error)   // why a run could not be resumed, or, with "", runs could not be looked for; defaults to nothing
+	Failed  func(id string, err error)   // why a run could not be resumed, or, with "", runs and schedules could not be looked for; defaults to nothing
+	// Scheduled is called for each run that a tick of a schedule has created here; defaults to nothing.
+	Scheduled func(schedule, run string)
 }
 
-// Recover takes the runs that no process executes: interrupted runs, whose process crashed or was
+// Recover carries out the schedules that are due, see Schedule, and takes the runs that no process executes: interrupted runs, whose process crashed or was
 // stopped, runs that wait for storage, and queued runs. Interrupted ones come first, then those of
 // higher priority. Of one priority, workflows take turns, as do the keys of runs that have one, and
 // within these the oldest run is first. It takes no queued run before its time, none that needs a
@@ -43,6 +46,9 @@ type RecoverOptions struct {
 func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, error) {
 	o := opt.settled()
 	e.sweep(ctx)
+	if _, err := e.tick(ctx, &o); err != nil {
+		return nil, err
+	}
 	e.taking.Lock()
 	defer e.taking.Unlock()
 	e.list.Place = o.Place
@@ -121,7 +127,7 @@ func (e *Engine) takeOne(ctx, within context.Context, w *waitlist.Run, o *Recove
 	case errors.Is(err, errFull):
 		e.list.Block(w, e.opt.Now().Add(lookEvery/4+rand.N(lookEvery)))
 	case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*runlog.NotFoundError)),
-		errors.As(err, new(*runlog.QuarantinedError)), errors.Is(err, errTaken):
+		errors.As(err, new(*runlog.QuarantinedError)), errors.Is(err, errTaken), errors.Is(err, runlog.ErrFenced):
 		e.list.Lost() // another process was first
 	case ctx.Err() != nil:
 	case errors.Is(err, ErrClosed):
@@ -239,6 +245,11 @@ func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 		}
 		stop(nil)
 	}()
+	ticking, stopTicks := context.WithCancel(ctx)
+	var schedules sync.WaitGroup
+	schedules.Go(func() { e.serveSchedules(ticking, &o) })
+	defer schedules.Wait()
+	defer stopTicks()
 	news, every := e.news(ctx)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -280,6 +291,7 @@ func (e *Engine) news(ctx context.Context) (<-chan struct{}, time.Duration) {
 // serveOnce looks for runs with one query, if it is time for one, and takes what it can. All and old are when it lists everything again. Soonest is when
 // a run that has to wait can be taken, zero if none has to.
 func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, old *time.Time) (taken []*Run, soonest time.Time, err error) {
+	e.sweep(ctx)
 	e.taking.Lock()
 	defer e.taking.Unlock()
 	e.list.Place = o.Place
@@ -300,6 +312,7 @@ func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, 
 	}
 	if err == nil {
 		taken, err = e.take(ctx, within, o)
+		e.weigh(now, len(taken))
 	}
 	return taken, e.list.Soonest(), err
 }
@@ -333,6 +346,9 @@ func (opt *RecoverOptions) settled() RecoverOptions {
 	}
 	if o.Ended == nil {
 		o.Ended = func(string, Outcome) {}
+	}
+	if o.Scheduled == nil {
+		o.Scheduled = func(string, string) {}
 	}
 	if o.Failed == nil {
 		o.Failed = func(string, error) {}

@@ -3,6 +3,7 @@ package superstep
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/unlisted"
@@ -69,7 +70,7 @@ func (e *Engine) dropImports(ctx context.Context) error {
 		return err
 	}
 	for _, info := range left {
-		if info.Owner != "" || e.opt.Now().Sub(info.Updated) < time.Hour {
+		if info.Owner != "" || strings.HasPrefix(info.ID, schedulePrefix) && info.Head > 0 || e.opt.Now().Sub(info.Updated) < time.Hour {
 			continue // it goes on, perhaps: between two epochs nobody holds it
 		}
 		if info.ID == unlisted.RequestsID(info.Parent) { // a run that has not ended still reads them

@@ -111,6 +111,7 @@ type Engine struct {
 	serving atomic.Bool   // Serve executes what nobody executes, children too
 	taking  sync.Mutex    // guards list
 	list    waitlist.List // the runs that wait for a worker, as far as Recover knows them
+	load    Load          // guarded by mu
 	freed   chan struct{} // receives a value when a run that Recover has taken has ended
 }
 
@@ -276,8 +277,8 @@ func (e *Engine) undo(ctx context.Context, j *journal.Journal, err error) error 
 
 // create opens the journal of a new run, which is not listed until it has its first record. If an ID is given, the run may already exist.
 func (e *Engine) create(ctx context.Context, id string, opt *journal.Options) (j *journal.Journal, err error) {
-	if unlisted.IsRequestsID(id) {
-		return nil, fmt.Errorf("a run cannot have the ID %q, which is for the requests to a run; use another ID", id)
+	if unlisted.IsRequestsID(id) || strings.HasPrefix(id, schedulePrefix) {
+		return nil, fmt.Errorf("a run cannot have the ID %q, which is for requests and schedules; use another ID", id)
 	}
 	if opt.Create.Status = runlog.Importing; id != "" {
 		opt.Reopen = true

@@ -45,9 +45,10 @@ type running struct {
 	every      int
 	plan       bool // only say what would be done
 	leave      leave
-	detach     bool   // execute it in a process of its own
-	detached   string // this is that process; see detach.Hidden
-	id         string // of a new run, "" for any
+	detach     bool          // execute it in a process of its own
+	detached   string        // this is that process; see detach.Hidden
+	id         string        // of a new run, "" for any
+	queue      *runlog.Queue // of a run that is left to a worker
 }
 
 func (r *running) add(f *pflag.FlagSet) {
@@ -157,6 +158,7 @@ func raised(e *runlog.BudgetError) []string {
 func newRunCommand(a *app) *cobra.Command {
 	var r running
 	var g arguments.Given
+	var q queueing
 	var ref, stopped string // of the run to continue, and of that to resume
 	var yes bool
 	cmd := &cobra.Command{
@@ -183,6 +185,7 @@ func newRunCommand(a *app) *cobra.Command {
 	r.add(cmd.Flags())
 	r.addDetach(cmd)
 	r.addID(cmd)
+	q.add(cmd)
 	cmd.Flags().BoolVar(&r.plan, "plan", false, "only say what would be done: steps, agents, tools, and what it costs at most; nothing runs")
 	cmd.Flags().StringVar(&a.set.model, "model", "", "the model to use, as provider/name such as openai/…, ollama/… or openrouter/…, or "+
 		"offline; for an agent also acp:NAME, such as acp:opencode; also SUPERSTEP_MODEL")
@@ -211,7 +214,13 @@ func newRunCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if r.detach && !r.plan {
+		if r.queue, err = q.check(cmd, &r); err != nil {
+			return err
+		}
+		if q.on && (stopped != "" || cmd.Flags().Changed("continue")) {
+			return usage("--queue: only a new run can be queued")
+		}
+		if r.detach && !r.plan && !q.on {
 			return a.startDetached(cmd.Context(), &r)
 		}
 		if g.Words, g.Flags = args[1:], cmd.Flags(); !a.set.NoInput && r.input == "" {
@@ -293,13 +302,10 @@ func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.G
 		settled, err = w.Settle(inputs)
 	}
 	if err != nil {
-		if errors.As(err, new(*workflow.InputsError)) {
-			err = &Error{Exit: ExitUsage, Code: "inputs", Message: err.Error(), Err: err, Next: []string{
-				"such as: " + a.hint("run", nameToType(a, w)) + arguments.Sample(w),
-				"all inputs: " + a.hint("run", nameToType(a, w), "--help"),
-			}}
-		}
-		return err
+		return a.inputsError(w, err)
+	}
+	if r.queue != nil {
+		return enqueueRun(ctx, a, w, g, r)
 	}
 	if err := checkAhead(a, w, settled, ans); err != nil {
 		return err
@@ -314,4 +320,15 @@ func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.G
 			return engine.Start(ctx, name, inputs, &superstep.StartOptions{ID: r.id, Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
 		},
 	})
+}
+
+// inputsError adds to an error about the inputs of a workflow how to give them.
+func (a *app) inputsError(w *workflow.Workflow, err error) error {
+	if !errors.As(err, new(*workflow.InputsError)) {
+		return err
+	}
+	return &Error{Exit: ExitUsage, Code: "inputs", Message: err.Error(), Err: err, Next: []string{
+		"such as: " + a.hint("run", nameToType(a, w)) + arguments.Sample(w),
+		"all inputs: " + a.hint("run", nameToType(a, w), "--help"),
+	}}
 }

@@ -17,17 +17,23 @@ func workerCommand(a *app) *cobra.Command {
 	var o superstep.RecoverOptions
 	var once bool
 	cmd := &cobra.Command{
-		Use: "worker", Short: "Resume runs whose process crashed, until stopped", Args: none,
-		Long: `Resume runs whose process crashed, until stopped
+		Use: "worker", Short: "Execute queued runs, and resume runs whose process crashed, until stopped", Args: none,
+		Long: `Execute queued runs, and resume runs whose process crashed, until stopped
 
-A worker resumes every interrupted run, and every run that waits for storage. Several workers may
-serve one store. A worker does not touch paused runs, which need a person, and quarantined runs,
-which need a decision. When a worker stops, the others resume its runs.`,
-		Example: examples(a.cfg.Name, "worker", "", "worker --once", "resume interrupted runs, and exit",
-			"worker --store postgres://superstep@db/superstep", "one of many"),
+A worker takes queued runs, and resumes every interrupted run and every run that waits for storage.
+Several workers may serve one store. Runs of a higher priority come first, then workflows and keys
+take turns. A worker does not touch paused runs, which need a person, and quarantined runs, which
+need a decision. When a worker is stopped, it takes no more runs, lets running tasks end within the
+grace period, and leaves its runs to the others.`,
+		Example: examples(a.cfg.Name, "worker", "", "worker --once", "take what there is, and exit",
+			"worker --store postgres://superstep@db/superstep --place gpu,acp --max-runs 8 --health 127.0.0.1:9090", "one of many"),
 	}
+	var health string
+	cmd.Flags().StringSliceVar(&o.Place, "place", nil, "the labels of this worker, such as gpu,acp: it also takes queued runs that need these")
+	cmd.Flags().DurationVar(&o.Grace, "grace", 20*time.Second, "how long running tasks may go on when the worker is stopped")
+	cmd.Flags().StringVar(&health, "health", "", "the `address` of a page for health checks and Prometheus, such as 127.0.0.1:9090")
 	cmd.Flags().IntVar(&o.Runs, "max-runs", 32, "runs at once")
-	cmd.Flags().DurationVar(&o.Every, "every", 5*time.Second, "how long between two looks")
+	cmd.Flags().DurationVar(&o.Every, "every", 5*time.Second, "how long between two looks for interrupted runs; for queued ones it looks five times a second, or Redis reports them")
 	cmd.Flags().BoolVar(&once, "once", false, "look once, and end when what was found has ended")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
@@ -35,8 +41,16 @@ which need a decision. When a worker stops, the others resume its runs.`,
 			return usage(fmt.Sprintf("--max-runs: want 1 or more, got %d", o.Runs))
 		case o.Every <= 0:
 			return usage(fmt.Sprintf("--every: want a positive duration such as 5s, got %s", o.Every))
+		case o.Grace < 0:
+			return usage(fmt.Sprintf("--grace: want a duration such as 20s, got %s", o.Grace))
 		}
-		return workOn(cmd.Context(), a, &o, once)
+		if err := (&runlog.Queue{Place: o.Place}).Check(); err != nil {
+			return usage("--place: " + err.Error())
+		}
+		if err := checkHealth(health); err != nil {
+			return err
+		}
+		return workOn(cmd.Context(), a, &o, once, health)
 	}
 	return cmd
 }
@@ -50,7 +64,7 @@ func heldElsewhere(ctx context.Context, a *app) string {
 	return fmt.Sprintf("; %s held by other processes, and free when their hold ends if those are dead", inwords.Plural(len(running), "run"))
 }
 
-func workOn(ctx context.Context, a *app, o *superstep.RecoverOptions, once bool) error {
+func workOn(ctx context.Context, a *app, o *superstep.RecoverOptions, once bool, health string) error {
 	a.lives = true
 	e, err := a.engine(ctx, "", nil)
 	if err != nil {
@@ -59,6 +73,16 @@ func workOn(ctx context.Context, a *app, o *superstep.RecoverOptions, once bool)
 	defer e.Close()
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
+	if health != "" {
+		at, end, err := serveHealth(ctx, health, e)
+		if err != nil {
+			return err
+		}
+		defer end()
+		if !a.set.Quiet && !a.programs() {
+			a.err.line("health and metrics: " + at)
+		}
+	}
 	say := func(event, id string, err error) {
 		if a.programs() {
 			line := map[string]any{"time": time.Now().UTC(), "event": event, "run": id}
@@ -85,8 +109,16 @@ func workOn(ctx context.Context, a *app, o *superstep.RecoverOptions, once bool)
 		}
 		say("not resumed", id, err)
 	}
-	o.Skipped = func(id string, why error) { say("skipped", id, why) }
-	o.Taken = func(id string) { say("resumed", id, nil) }
+	o.Skipped = func(id string, why error) {
+		if id == "" { // a schedule
+			a.tty.Warn("skipped: " + why.Error())
+			return
+		}
+		say("skipped", id, why)
+	}
+	o.Scheduled = func(schedule, run string) { say("queued by schedule "+schedule, run, nil) }
+	o.Place = append(o.Place, a.host().FolderLabel())
+	o.Taken = func(id string) { say("taken", id, nil) }
 	if !once {
 		if !a.set.Quiet && !a.programs() {
 			a.err.line("serving " + storeName(a) + "; ^C stops at a safe point")

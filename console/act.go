@@ -439,6 +439,10 @@ func (s *server) register() {
 		}
 	}
 	s.route("GET /workflows/{name}", viewing, s.flowHandler)
+	s.route("GET /schedules", viewing, s.schedulesHandler)
+	for _, verb := range []string{"pause", "resume", "rm"} {
+		s.action("POST /schedules/{id}/"+verb, s.changeSchedule(verb))
+	}
 	s.route("GET /settings", viewing, s.settingsHandler)
 	s.route("POST /lint", viewing, s.lintHandler)
 	s.action("POST /runs", s.startRun)

@@ -37,7 +37,8 @@ func reply200(w http.ResponseWriter, v any) error {
 
 // operations are the entries below /api/v1.
 func (s *server) operations() []operation {
-	run := json.RawMessage(`{"type":"object","required":["workflow"],"properties":{"workflow":{"type":"string"},"inputs":{"type":"object"},"model":{"type":"string"}},"additionalProperties":false}`)
+	run := json.RawMessage(`{"type":"object","required":["workflow"],"properties":{"workflow":{"type":"string"},"inputs":{"type":"object"},"model":{"type":"string"},
+		"queue":{"type":"object","description":"leave the run to a worker","properties":{"place":{"type":"array","items":{"type":"string"}},"priority":{"type":"integer"},"key":{"type":"string"},"limit":{"type":"integer"},"not_before":{"type":"string","format":"date-time"}},"additionalProperties":false}},"additionalProperties":false}`)
 	answer := json.RawMessage(`{"type":"object","required":["path","key"],"properties":{"path":{"type":"string"},"key":{"type":"string"},"answer":{},"digest":{"type":"string"}},"additionalProperties":false}`)
 	fork := json.RawMessage(`{"type":"object","required":["from"],"properties":{"from":{"type":"string"},"set":{"type":"array","items":{"type":"string"}},"rest":{"type":"boolean"}},"additionalProperties":false}`)
 	steer := json.RawMessage(`{"type":"object","required":["text"],"properties":{"text":{"type":"string"},"agent":{"type":"string"}},"additionalProperties":false}`)
@@ -153,6 +154,8 @@ func formOf(text []byte) (url.Values, error) {
 		switch {
 		case k == "inputs":
 			form.Set("json", string(v))
+		case k == "queue":
+			form.Set(k, string(v))
 		case (k == "rest" || k == "replace") && string(v) == "true":
 			form.Set(k, "yes")
 		case json.Unmarshal(v, &list) == nil:

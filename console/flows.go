@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/clean"
@@ -349,11 +350,33 @@ func (s *server) startRun(ctx context.Context, r *http.Request) (string, error) 
 	if key := keyOf(r); key != "" { // also for a console that is started anew
 		st.ID = short("c", key)
 	}
+	if text := form.Get("queue"); text != "" {
+		return s.enqueue(ctx, st, text)
+	}
 	id, err := s.start(ctx, st)
 	if err != nil {
 		return "", err
 	}
 	return "/runs/" + id, nil
+}
+
+// enqueue leaves a run to a worker. Text is a runlog.Queue, or "true" if it needs nothing.
+func (s *server) enqueue(ctx context.Context, st *Start, text string) (string, error) {
+	var q runlog.Queue
+	if err := json.Unmarshal([]byte(text), &q); err != nil && text != "true" {
+		return "", refuse(http.StatusUnprocessableEntity, "queue: %v.", err)
+	}
+	h := s.host
+	if st.Model != "" {
+		set := h.Settings()
+		set.Model = st.Model
+		h = h.With(set)
+	}
+	info, err := h.Enqueue(ctx, st.Workflow, st.Inputs, &superstep.StartOptions{ID: st.ID, Queue: &q})
+	if err != nil {
+		return "", err
+	}
+	return "/runs/" + info.ID, nil
 }
 
 // lintHandler answers POST /lint with the problems of a text, as HTML.

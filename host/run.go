@@ -6,6 +6,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // EngineOptions are the options of the runs of one call. Nil means the defaults.
@@ -46,13 +47,27 @@ func (h *Host) sandbox() string {
 // Start begins a run of a workflow and returns while it executes. A recipe is checked first, against the available
 // agents, tools and workflows.
 func (h *Host) Start(ctx context.Context, name string, inputs json.RawMessage, opt *superstep.StartOptions) (*superstep.Run, error) {
+	e, name, err := h.ready(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return e.Start(ctx, name, inputs, opt)
+}
+
+// Enqueue creates a run that a worker takes, after the checks of Start. See superstep.Engine.Enqueue.
+func (h *Host) Enqueue(ctx context.Context, name string, inputs json.RawMessage, opt *superstep.StartOptions) (runlog.Info, error) {
+	e, name, err := h.ready(ctx, name)
+	if err != nil {
+		return runlog.Info{}, err
+	}
+	return e.Enqueue(ctx, name, inputs, opt)
+}
+
+func (h *Host) ready(ctx context.Context, name string) (*superstep.Engine, string, error) {
 	w, err := h.Ready(name)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	e, err := h.Engine(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	return e.Start(ctx, w.Name, inputs, opt)
+	return e, w.Name, err
 }

@@ -3,6 +3,7 @@ package main
 
 import (
 	"os"
+	_ "time/tzdata" // the zones of schedules, for systems that have none
 
 	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/host"

@@ -45,6 +45,7 @@ func workerMain() {
 	flags.BoolVar(&w.quarantined, "quarantined", false, "resume the run even if it is quarantined")
 	flags.BoolVar(&w.mail, "mail", false, "run the workflow that needs its mail; with -early it ends at -die only behind the gate")
 	flags.BoolVar(&w.send, "send", false, "post a request to the run, and nothing else")
+	flags.BoolVar(&w.pool, "pool", false, "take queued runs, see TestCrashPool")
 	flags.StringVar(&w.fork, "fork", "", "make a fork of the `ID` half way through, and nothing else")
 	_ = flags.Parse(os.Args[1:]) // which exits on an error
 	if err := w.work(context.Background()); err != nil {
@@ -59,7 +60,7 @@ type worker struct {
 	segment            int64
 	leave, early       bool
 	quarantined, mail  bool
-	send               bool
+	send, pool         bool
 	fork               string
 	world              crash.Files
 
@@ -101,6 +102,9 @@ func (w *worker) work(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.store.Close()) }()
+	if w.pool {
+		return w.serve(ctx)
+	}
 	flow, err := crash.Workflow(&w.world)
 	if err != nil {
 		return err

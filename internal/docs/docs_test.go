@@ -174,8 +174,9 @@ func TestCommandsInDocumentation(t *testing.T) {
 	commands, asked := 0, map[string]bool{}
 	for _, file := range append(pages(t), "../../CONTRIBUTING.md") {
 		file = strings.TrimPrefix(filepath.ToSlash(file), "../../")
-		for _, block := range blocks(t, file, "console", "sh") {
+		for _, block := range blocks(t, file, "console", "sh", "ini", "dockerfile") {
 			for line := range strings.Lines(block) {
+				line = strings.TrimPrefix(strings.TrimPrefix(line, "ExecStart=/usr/local/bin/"), "CMD exec ") // of a unit, of a container
 				line, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimSpace(line), "$ "), "superstep ")
 				if !ok {
 					if line, ok = strings.CutPrefix(line, "go run ./cmd/superstep "); !ok {

@@ -24,7 +24,7 @@ var floors = []struct {
 	name     string
 	packages []string
 }{
-	{"-2", []string{"internal/clean", "internal/cover", "internal/detach", "internal/docs", "internal/effort", "internal/encodable", "internal/faults", "internal/floors", "internal/inside", "internal/inwords", "internal/localfs", "internal/manual", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/signals", "internal/suggest", "internal/words", "internal/wordvec"}},
+	{"-2", []string{"internal/clean", "internal/cover", "internal/detach", "internal/docs", "internal/effort", "internal/encodable", "internal/faults", "internal/floors", "internal/inside", "internal/inwords", "internal/localfs", "internal/manual", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/schedule", "internal/signals", "internal/suggest", "internal/words", "internal/wordvec"}},
 	{"-1", []string{"internal/docindex", "internal/elicit", "internal/frontmatter", "internal/gitwork", "internal/layers", "internal/plan", "internal/strict", "internal/toolnames"}},
 	{"0", []string{
 		"runlog", "runlog/stores", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "internal/archive", "runlog/runlogtest",

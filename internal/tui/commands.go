@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,6 +56,7 @@ func commands() []command {
 			return nil
 		}},
 		{"stop", "", "stop this run at its next checkpoint", []string{"pause"}, func(t *Terminal, _ string) tea.Cmd { return t.pause() }},
+		{"schedules", "[pause|resume|rm NAME]", "what is run at fixed times", []string{"schedule"}, (*Terminal).schedulesCommand},
 		{"workflows", "", "what can be run", nil, printing("workflows", "workflows", "list")},
 		{"agents", "", "who can be spoken to", nil, printing("agents", "agents", "list")},
 		{"skills", "", "what agents can learn", nil, printing("skills", "skills", "list")},
@@ -510,6 +512,18 @@ func (t *Terminal) permissionsCommand(args string) tea.Cmd {
 	}
 	t.fail(errors.New("such as /permissions, or /permissions forget bash(go test *)"))
 	return nil
+}
+
+func (t *Terminal) schedulesCommand(args string) tea.Cmd {
+	if args == "" {
+		return t.showOutput("schedules", "schedule", "list")
+	}
+	verb, name, _ := strings.Cut(args, " ")
+	if name = strings.TrimSpace(name); name == "" || !slices.Contains([]string{"pause", "resume", "rm"}, verb) {
+		t.fail(errors.New("such as /schedules, or /schedules pause NAME; add one with: schedule add, on the command line"))
+		return nil
+	}
+	return t.carryOut("schedule "+verb, []string{"schedule", verb, "--", name}, func(string) {})
 }
 
 func (t *Terminal) exportCommand(args string) tea.Cmd {

@@ -56,13 +56,14 @@ type stored struct {
 // the run. Its status is runlog.Importing, so that no listing shows it, and its Info.Parent is the run. It is redacted and encrypted like any other log.
 func RequestsID(run string) string {
 	sum := sha256.Sum256([]byte(run))
-	return requestsPrefix + hex.EncodeToString(sum[:16])
+	return RequestsPrefix + hex.EncodeToString(sum[:16])
 }
 
-const requestsPrefix = "requests-"
+// RequestsPrefix begins the IDs of mailboxes.
+const RequestsPrefix = "requests-"
 
 // IsRequestsID reports whether an ID may be that of a mailbox. No run may have such an ID: the holder of another run would obey its records.
-func IsRequestsID(id string) bool { return strings.HasPrefix(id, requestsPrefix) }
+func IsRequestsID(id string) bool { return strings.HasPrefix(id, RequestsPrefix) }
 
 // Post stores a request for whoever holds the run. It is durable: a later holder reads it if this one does not. The error is *runlog.NotFoundError or
 // *runlog.EndedError if there is no such run or it has ended before. If the run ends meanwhile, its log shows whether the request was still carried out.

@@ -114,12 +114,12 @@ type listing struct {
 	runs []any  // IDs and what their keys hold, in turn
 }
 
-// list asks for runs whose numbers are below a limit, or for the run id.
-func (s *store) list(ctx context.Context, below string, count int, id string) (l listing, err error) {
+// list asks for runs of a sorted set whose numbers are below a limit, or for the run id.
+func (s *store) list(ctx context.Context, set, below string, count int, id string) (l listing, err error) {
 	if err := s.sound(); err != nil {
 		return listing{}, err
 	}
-	keys := []string{s.keys.store, s.keys.runs, s.keys.ending}
+	keys := []string{s.keys.store, set, s.keys.ending}
 	if id != "" {
 		keys = append(keys, s.keys.run(id))
 	}
@@ -143,7 +143,7 @@ func (s *store) find(ctx context.Context, id string) (*meta, time.Time, error) {
 	if runlog.CheckID(id) != nil {
 		return nil, time.Time{}, s.missing(id, "none")
 	}
-	l, err := s.list(ctx, "", 1, id)
+	l, err := s.list(ctx, s.keys.runs, "", 1, id)
 	switch {
 	case err != nil:
 		return nil, time.Time{}, err
@@ -182,9 +182,12 @@ func (s *store) each(ctx context.Context, f *runlog.Filter, yield func(*meta, ti
 	if f.Limit > 0 {
 		page = min(max(f.Limit, 16), listPage)
 	}
-	count := 0
+	count, set := 0, s.keys.runs
+	if len(f.Status) == 1 && f.Status[0] == runlog.Queued {
+		set = s.keys.queued
+	}
 	for below := "+inf"; ; {
-		l, err := s.list(ctx, below, page, "")
+		l, err := s.list(ctx, set, below, page, "")
 		if err != nil {
 			return err
 		}

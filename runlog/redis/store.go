@@ -103,6 +103,7 @@ type store struct {
 	lost   atomic.Pointer[resetError] // why the store is not used any more
 	marker *marker                    // nil for none
 
+	work  sync.WaitGroup // subscriptions
 	watch storekit.Watch
 	away  storekit.Backoff // of the watch
 
@@ -250,6 +251,7 @@ func (s *store) Close() error {
 	s.once.Do(func() {
 		close(s.closing)
 		s.watch.Close()
+		s.work.Wait()
 		<-s.turn // for good
 		s.closed = errors.Join(s.marker.write(s.remember(), false), s.client.pool.Close())
 	})
@@ -282,13 +284,14 @@ func (s *store) learn(lsn string) {
 type keys struct {
 	store  string // a hash: id, schema, lsn (how many writes there were), no (how many runs)
 	runs   string // a sorted set: IDs by number
+	queued string // a sorted set: IDs of queued runs by number; the name of the channel that reports new ones as well
 	ending string // a sorted set: IDs of runs that are kept for a while, by when they go, in ms
 	base   string
 }
 
 func keysOf(prefix string) keys {
 	base := "{" + prefix + "}:"
-	return keys{store: base + "store", runs: base + "runs", ending: base + "ending", base: base}
+	return keys{store: base + "store", runs: base + "runs", queued: base + "queued", ending: base + "ending", base: base}
 }
 
 func (k *keys) run(id string) string  { return k.base + "run:" + id }

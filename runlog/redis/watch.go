@@ -74,3 +74,58 @@ func (s *store) pollPage(ctx context.Context, page []string, runs map[string]uin
 	}
 	return nil
 }
+
+// Queued implements [runlog.Notifier], by a subscription on a connection of its own. When that is lost, the channel receives a value too, since reports
+// may have been missed.
+func (s *store) Queued(ctx context.Context) (<-chan struct{}, error) {
+	news := make(chan struct{}, 1)
+	report := func() {
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	s.work.Go(func() {
+		defer stop()
+		var away storekit.Backoff
+		for {
+			if err := s.subscribe(ctx, report); err == nil {
+				away = storekit.Backoff{}
+			}
+			if report(); !away.Wait(ctx, s.closing) {
+				return
+			}
+		}
+	})
+	s.work.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-s.closing:
+			stop()
+		}
+	})
+	return news, nil
+}
+
+// subscribe calls report for each run that is queued until the connection is lost or ctx ends. It returns an error if there is no connection at all.
+func (s *store) subscribe(ctx context.Context, report func()) error {
+	conn, err := s.client.pool.DialContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer func() { _ = conn.Close() }()
+	sub := redigo.PubSubConn{Conn: conn}
+	if err := sub.Subscribe(s.keys.queued); err != nil {
+		return err
+	}
+	for {
+		switch sub.ReceiveWithTimeout(0).(type) {
+		case redigo.Message, redigo.Subscription:
+			report()
+		case error:
+			return nil
+		}
+	}
+}

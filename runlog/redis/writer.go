@@ -176,7 +176,7 @@ func (s *store) exec(in []*op) ([]any, error) {
 		reserve = reserve && o.reserve
 	}
 	keys := make([]string, 0, 3+3*len(in))
-	keys = append(keys, s.keys.store, s.keys.runs, s.keys.ending)
+	keys = append(keys, s.keys.store, s.keys.runs, s.keys.ending, s.keys.queued)
 	args := make([]any, 0, 3+size)
 	args = append(args, s.id, s.known.Load(), runlog.MaxTakeovers)
 	for _, o := range in {

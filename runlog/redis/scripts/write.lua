@@ -1,4 +1,4 @@
--- KEYS: store, runs, ending; then of each write: run, log, gone.
+-- KEYS: store, runs, ending, queued; then of each write: run, log, gone.
 -- ARGV: store ID, lsn, how many takeovers there may be; then the writes, each with the number of its arguments, a letter and the rest.
 -- It returns 'ok', the lsn, and a verdict for each write.
 --
@@ -7,7 +7,7 @@
 -- command sets what it writes, and adds nothing: what is done late is written over.
 local why, lsn = reset(ARGV[1], ARGV[2])
 if why then return why end
-local at, key = 4, 4
+local at, key = 4, 5
 
 local function take()
   at = at + 1
@@ -85,7 +85,11 @@ local function append(run, log, gone)
     return {'ok'}
   end
   if summary ~= '' then m.summary = summary end
-  if status ~= '' and status ~= m.status then m.status, m.updated = status, now end
+  if status ~= '' and status ~= m.status then
+    if status == 'queued' then redis.call('ZADD', KEYS[4], m.no, id) end
+    if m.status == 'queued' then redis.call('ZREM', KEYS[4], id) end
+    m.status, m.updated = status, now
+  end
   if ended then m.cancel = 0 end
   redis.call('SET', run, encode(m), 'KEEPTTL')
   if ended and ttl > 0 then
@@ -151,6 +155,7 @@ local function release(run)
   if full then return {'full', full} end
   m.token, m.owner, m.till, m.takeovers = NOBODY, '', 0, 0
   redis.call('SET', run, encode(m), 'KEEPTTL')
+  if m.status == 'queued' then redis.pcall('PUBLISH', KEYS[4], '') end
   return {'ok'}
 end
 
@@ -184,6 +189,7 @@ local function delete(run, log, gone)
   redis.call('UNLINK', run, log)
   redis.call('ZREM', KEYS[2], id)
   redis.call('ZREM', KEYS[3], id)
+  redis.call('ZREM', KEYS[4], id)
   return {'ok'}
 end
 
