@@ -309,7 +309,7 @@ func (e *Engine) edits(started *runlog.RunStarted, given []graph.Edit) ([]graph.
 
 // begin creates a run with the given records, and with the ID unless it is "". No process executes it yet.
 func (e *Engine) begin(ctx context.Context, id string, started *runlog.RunStarted, recs []runlog.Record) (_ string, err error) {
-	j, err := e.create(ctx, id, &journal.Options{Create: &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: started.Parent}})
+	j, err := e.create(ctx, id, &journal.Options{Create: &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: parentOf(started)}})
 	if err != nil {
 		return "", err
 	}
@@ -322,9 +322,21 @@ func (e *Engine) begin(ctx context.Context, id string, started *runlog.RunStarte
 			batch[i+1] = recs[i]
 			batch[i+1].Time = batch[0].Time
 		}
-		err = j.Append(ctx, runlog.Running, batch...)
+		status := runlog.Running
+		if started.Queue != nil {
+			status = runlog.Queued
+		}
+		err = j.Append(ctx, status, batch...)
 	}
 	return j.ID(), errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+}
+
+// parentOf returns the run that a run is a fork or a child of, "" for none.
+func parentOf(started *runlog.RunStarted) string {
+	if started.Child != nil {
+		return started.Child.Parent
+	}
+	return started.Parent
 }
 
 // repeats finds effects of the parent that are not in the log of the fork.

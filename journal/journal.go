@@ -135,11 +135,14 @@ func (j *Journal) recover(ctx context.Context) error {
 		return nil // a new run has nothing to read
 	}
 	if j.info.Snapshot > 1 {
-		im, err := runlog.Origin(ctx, j.store, j.id)
+		started, err := runlog.Started(ctx, j.store, j.id)
 		if err != nil {
 			return err
 		}
-		if j.noteOrigin(im); j.info.Snapshot > 2 {
+		if started == nil {
+			started = &runlog.RunStarted{}
+		}
+		if j.noteOrigin(started); j.info.Snapshot > 2 {
 			err = j.recoverSum(ctx)
 		}
 		if err != nil {
@@ -266,6 +269,12 @@ func (j *Journal) waits(m *memory) bool {
 func (j *Journal) Head() uint64 {
 	_, head := j.hub.position()
 	return head
+}
+
+// Held renews the lease, and returns ErrFenced if another process holds the run.
+func (j *Journal) Held(ctx context.Context) error {
+	_, err := j.log.Renew(ctx)
+	return err
 }
 
 // Cancelled renews the lease and reports whether a user asked to cancel the run.
