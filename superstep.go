@@ -21,6 +21,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/live"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/traceid"
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
@@ -53,6 +54,12 @@ type Options struct {
 	// processes. The first path at which a socket can be created is used; paths of more than 100 bytes are skipped. If nil, there is no socket, and other
 	// processes follow the store.
 	Sockets func(id string) []string
+	// Observe, if non-nil, is called with every stored record of every run that executes here, from the run's first on, and with the live-only records of
+	// the execution. Live reports whether the record was written by this execution. The run does not wait for it, but its outcome does.
+	Observe func(id string, r runlog.Record, live bool)
+	// Propagate passes the place of an effect in the trace of its run on to the effect, see journal.Scope.Traceparent: models, MCP servers and external
+	// agents get it.
+	Propagate bool
 	// Trusted reports whether an imported run may be continued here. The default is no: such a
 	// run can be read and replayed, and every call that would continue it returns *UntrustedError.
 	Trusted func(*runlog.Imported) (bool, error)
@@ -152,6 +159,8 @@ type StartOptions struct {
 	// SnapshotEvery is the number of supersteps between snapshots, in all executions of the run. If 0, snapshots are written when the log has grown
 	// enough, which suffices for recovery.
 	SnapshotEvery int
+	// Trace is the traceparent (W3C Trace Context) of the caller: the run's spans belong to that trace. Anything that is not one is ignored.
+	Trace string
 	// Observe, if non-nil, is called with every record of the run from its first on, including the live-only ones of this execution, in order and on one
 	// goroutine. The run does not wait for it, but its outcome does.
 	Observe func(runlog.Record, error)
@@ -210,11 +219,19 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 		}
 	}
 	started := runlog.RunStarted{Workflow: w.Name, Inputs: inputs, Pinned: pinned, Engine: Version, Sandbox: e.opt.Sandbox(), Title: o.Title, Timed: true,
-		Budget: o.Budget, Every: o.SnapshotEvery}
+		Budget: o.Budget, Every: o.SnapshotEvery, Trace: traced(o.Trace)}
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunStarted, "", started); err != nil {
 		return nil, e.undo(ctx, j, err)
 	}
-	return e.launch(ctx, j, &launching{ResumeOptions{Answer: o.Answer, Observe: o.Observe}, w, inputs, o.SnapshotEvery}), nil
+	return e.launch(ctx, j, &launching{ResumeOptions{Answer: o.Answer, Observe: o.Observe}, w, inputs, o.SnapshotEvery, started.Trace}), nil
+}
+
+// traced returns a traceparent, or "" for anything else.
+func traced(parent string) string {
+	if _, ok := traceid.Parse(parent); !ok {
+		return ""
+	}
+	return parent
 }
 
 // undo removes a run that could not be started, and returns the reason.
@@ -348,7 +365,7 @@ func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOpti
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunResumed, "", resumed); err != nil {
 		return nil, err
 	}
-	return e.launch(ctx, j, &launching{*opt, w, started.Inputs, started.Every}), nil
+	return e.launch(ctx, j, &launching{*opt, w, started.Inputs, started.Every, started.Trace}), nil
 }
 
 // workflowOf returns the workflow that a run has pinned.

@@ -24,6 +24,7 @@ type RunStarted struct {
 	Every    int             `json:"snapshot_every,omitempty"` // supersteps; 0 for snapshots by growth alone
 	Imported *Imported       `json:"imported,omitempty"`       // of a run that was made of a file, and of its forks
 	Timed    bool            `json:"timed,omitempty"`          // records say how long things took; one that does not took less than a millisecond
+	Trace    string          `json:"trace,omitempty"`          // the traceparent of who started the run: its spans belong to that trace
 }
 
 // RunResumed reports that a process resumed the run.
