@@ -303,11 +303,15 @@ func (f *fold) warned(u *unit, at time.Time, hint string) {
 	}
 }
 
+func answered(r *runlog.Record, d *runlog.Answer) event {
+	return event{r.Time, "question.answered", []attribute.KeyValue{attribute.Bool("superstep.question.denied", d.Denied)}}
+}
+
 func (f *fold) question(r *runlog.Record) {
 	u := f.touch(r.Path, r.Time, r.Time)
 	if r.Kind == runlog.KindAnswered {
 		d, _ := decode[runlog.Answer](r.Data)
-		u.events = append(u.events, event{r.Time, "question.answered", []attribute.KeyValue{attribute.Bool("superstep.question.denied", d.Denied)}})
+		u.events = append(u.events, answered(r, &d))
 		return
 	}
 	d, _ := decode[runlog.Question](r.Data)

@@ -27,11 +27,13 @@ type fold struct {
 	workflow string
 	fork     string // the run that it is a fork of
 	place    traceid.Context
-	models   map[string]string // of agents, by path and name
-	attempts map[string]int    // failed ones of tasks that are not done
-	previous trace.SpanContext // the last execution
-	exec     *execution        // nil if none is under way
-	halted   time.Time         // when the last one ended, and why
+	models   map[string]string            // of agents, by path and name
+	attempts map[string]int               // failed ones of tasks that are not done
+	agents   map[string]map[string]*agent // that had not ended when an execution did, by path and use
+	late     []event                      // what happened between two executions
+	previous trace.SpanContext            // the last execution
+	exec     *execution                   // nil if none is under way
+	halted   time.Time                    // when the last one ended, and why
 	reason   string
 }
 
@@ -124,8 +126,10 @@ func (f *fold) apply(r *runlog.Record) {
 	case runlog.KindRunPaused:
 		f.paused(r)
 	}
-	x := f.exec
-	if x == nil {
+	if f.exec == nil {
+		if d, ok := decode[runlog.Answer](r.Data); ok && r.Kind == runlog.KindAnswered { // nobody executed the run then
+			f.late = append(f.late, answered(r, &d))
+		}
 		return
 	}
 	switch r.Kind {
@@ -175,9 +179,9 @@ func orElse(s, other string) string {
 func (f *fold) begin(r *runlog.Record) {
 	x := &execution{
 		epoch: r.Epoch, id: traceid.Span(f.run, "", traceid.Execution, r.Epoch, 1), start: r.Time, step: r.Time,
-		units: map[string]*unit{}, tried: map[string]int{}, closed: map[string]int{},
+		events: f.late, units: map[string]*unit{}, tried: map[string]int{}, closed: map[string]int{},
 	}
-	f.exec = x
+	f.exec, f.late = x, nil
 	if f.live && !f.halted.IsZero() {
 		f.s.metrics.resumed(r.Time.Sub(f.halted), f.reason)
 	}
@@ -192,6 +196,11 @@ func (f *fold) end(status runlog.Status, code string, at time.Time) {
 	why := string(runlog.Interrupted)
 	if status == runlog.Paused || status.Ended() {
 		why = "" // it waits, or was not needed
+	}
+	for path, u := range x.units {
+		if u.agents != nil { // they go on in the next execution
+			put(&f.agents, path, u.agents)
+		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(x.units)) {
 		if u := x.units[path]; u != nil && u.parent == nil {
@@ -271,6 +280,14 @@ func (f *fold) unit(path string, at time.Time) *unit {
 	}
 	u.id = traceid.Span(f.run, path, "", x.epoch, u.attempt+x.closed[path])
 	x.units[path] = u
+	for use, a := range f.agents[path] {
+		again := *a
+		if again.start, again.last, again.id = at, at, u.id; use != "" {
+			again.id = traceid.Span(f.run, path, use+"/agent", x.epoch, u.attempt)
+		}
+		put(&u.agents, use, &again)
+	}
+	delete(f.agents, path)
 	return u
 }
 
