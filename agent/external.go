@@ -70,8 +70,10 @@ type outside struct {
 // outsideCall is a call that an external agent makes.
 type outsideCall struct {
 	external.Call
-	key  string // of its effect
-	done tool.Result
+	key   string // of its effect
+	asked string // the hash of what permission was requested for last
+	gates int    // how often that was something else than before
+	done  tool.Result
 }
 
 // runExternal is Run for external agents.
@@ -515,6 +517,10 @@ func (o *outside) permitAll(ctx context.Context, asks []external.Call) error {
 		if err != nil {
 			return err
 		}
+		if hash != c.asked && c.asked != "" { // opencode asks about a folder outside of its own first, and then about the call
+			c.gates++
+		}
+		c.asked = hash
 		var no *tool.Result
 		if !o.granted[hash] {
 			no, err = o.mayDo(ctx, c)
@@ -563,7 +569,11 @@ func (o *outside) mayDo(ctx context.Context, c *outsideCall) (*tool.Result, erro
 	if o.all, err = tool.NewSet(t); err != nil {
 		return nil, err
 	}
-	no, _, err := o.permit(ctx, c.key, model.Call{ID: c.ID, Name: c.Name, Args: c.Args})
+	key := c.key
+	if c.gates > 0 {
+		key = fmt.Sprintf("%s/asked-%d", key, c.gates)
+	}
+	no, _, err := o.permit(ctx, key, model.Call{ID: c.ID, Name: c.Name, Args: c.Args})
 	if no != nil {
 		no.Denied = true
 		no.Text = cmp.Or(no.Text, "denied")

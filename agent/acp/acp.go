@@ -124,6 +124,10 @@ func (r *runner) begin(ctx context.Context, p *process, st *external.Step) (*ext
 		s.shut()
 		return nil, err
 	}
+	if made.ID == "" || len(made.ID) > mostTitle || p.session(made.ID) != nil {
+		s.shut()
+		return nil, fmt.Errorf("%s gave no session of its own (%q); use another version of it", r.cmd.Name, cut(made.ID, 60))
+	}
 	s.id, s.based = made.ID, true // at zero
 	p.keep(s)
 	if err := s.force(ctx, &made); err != nil {

@@ -31,6 +31,7 @@ import (
 
 func TestMain(m *testing.M) {
 	maps.Copy(scripts, toolScripts)
+	maps.Copy(scripts, hostileScripts)
 	acptest.Main(scripts)
 	os.Exit(m.Run())
 }
@@ -56,7 +57,7 @@ type stage struct {
 func open(t *testing.T, script string) *stage {
 	t.Helper()
 	s := &stage{script: script, state: t.TempDir(), dir: t.TempDir(), store: runlog.NewMemory(nil)}
-	s.opt = acp.Options{Environ: os.Environ(), Silence: time.Minute, Limit: 20 * time.Second}
+	s.opt = acp.Options{Environ: os.Environ(), Silence: time.Minute, Limit: 2 * time.Minute}
 	t.Cleanup(func() {
 		if s.engine != nil {
 			s.engine.Close()
@@ -142,7 +143,7 @@ func (s *stage) start(t *testing.T) (*superstep.Run, superstep.Outcome) {
 
 func wait(t *testing.T, run *superstep.Run) superstep.Outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	out, err := run.Wait(ctx)
 	if err != nil {

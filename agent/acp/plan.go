@@ -11,7 +11,7 @@ import (
 // planned adds a plan as a call of the tool todo, whose arguments every view shows as the task list. The caller holds mu.
 func (s *session) planned(out *external.Stepped, raw json.RawMessage) {
 	args := todos(raw)
-	if args == nil {
+	if args == nil || s.plans >= mostCalls {
 		return
 	}
 	s.plans++
@@ -84,6 +84,9 @@ func changed(before, after string) (old, now string) {
 	}
 	return strings.Join(a, ""), strings.Join(b, "")
 }
+
+// cut returns the beginning of a text, of so many bytes at most.
+func cut(text string, most int) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") }
 
 func lines(text string) []string {
 	if text == "" {

@@ -26,11 +26,11 @@ import (
 
 const (
 	protocolVersion = 1
-	startTimeout    = 60 * time.Second // of the process until it answers, and of a session
-	cancelTimeout   = 5 * time.Second  // for the end of a turn that was cancelled
-	mostStderr      = 8 << 10          // bytes that are kept of what it writes there
-	mostLine        = 64 << 20         // bytes of an update; a longer one is left out
-	mostOther       = 9 << 20          // bytes of other messages; the SDK ends the connection at 10 MiB
+	startTimeout    = 2 * time.Minute // of the process until it answers, and of a session
+	cancelTimeout   = 5 * time.Second // for the end of a turn that was cancelled
+	mostStderr      = 8 << 10         // bytes that are kept of what it writes there
+	mostLine        = 16 << 20        // bytes of an update; a longer one is left out
+	mostOther       = 9 << 20         // bytes of other messages; the SDK ends the connection at 10 MiB
 )
 
 // A process is one running agent. It serves any number of sessions.
@@ -182,7 +182,8 @@ func (p *process) greet(ctx context.Context) error {
 func (p *process) request(ctx context.Context, method string, params, result any) error {
 	raw, err := sdk.SendRequest[json.RawMessage](p.rpc, ctx, method, params)
 	if err == nil {
-		return json.Unmarshal(raw, result)
+		_ = json.Unmarshal(raw, result) // what does not fit is as if it were not there
+		return nil
 	}
 	var refused *sdk.RequestError
 	select {

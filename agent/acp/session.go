@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,9 @@ type session struct {
 	told   map[string]bool
 	worked time.Duration // on the turn, in the steps before
 	used   model.Usage   // in the turn, where it is told in pieces
+	sent   int           // bytes of updates since the last step
+	said   int           // and bytes of text
+	over   bool          // it sent too much
 	plans  int
 	past   []event // of a session that is being loaded
 	loads  bool
@@ -95,7 +99,10 @@ func (s *session) push(e event) {
 
 // add is push. The caller holds mu.
 func (s *session) add(e event) {
-	if s.loads {
+	switch {
+	case s.over:
+		return
+	case s.loads:
 		s.past = append(s.past, e)
 		return
 	}
@@ -106,6 +113,20 @@ func (s *session) add(e event) {
 	}
 	s.events = append(s.events, e)
 	s.stir()
+}
+
+// flooded ends an agent that sends more than anybody could read. The caller holds mu.
+func (s *session) flooded() {
+	s.add(event{kind: eventEnd, err: &floodError{s.p.cmd.Name}})
+	s.over = true
+	go s.p.end()
+}
+
+// A floodError ends a task: the agent would only do it again.
+type floodError struct{ agent string }
+
+func (e *floodError) Error() string {
+	return fmt.Sprintf("%s was ended, since it sent too much at once: more than %d MiB of text, %d MiB in all or %d calls", e.agent, mostSaid>>20, mostSent>>20, mostCalls)
 }
 
 // stir wakes the step. The caller holds mu.
@@ -144,11 +165,11 @@ func (s *session) prompt(text, mark, trace string) {
 	go func() { // until the turn ends, with the process at the latest
 		var out struct {
 			StopReason string `json:"stopReason"`
-			Usage      *usage `json:"usage"`
+			Usage      usage  `json:"usage"`
 			Meta       struct {
-				Usage *usage `json:"usage"`
+				Usage usage `json:"usage"`
 				Quota struct {
-					Count *usage `json:"token_count"` // of Gemini CLI
+					Count usage `json:"token_count"` // of Gemini CLI
 				} `json:"quota"`
 			} `json:"_meta"`
 		}
@@ -158,44 +179,35 @@ func (s *session) prompt(text, mark, trace string) {
 		}
 		err := s.p.request(context.Background(), "session/prompt", params, &out)
 		e := event{kind: eventEnd, stop: out.StopReason, err: err}
-		for _, u := range []*usage{out.Usage, out.Meta.Usage, out.Meta.Quota.Count} {
-			if u != nil && e.usage == (model.Usage{}) {
-				e.usage = u.counted()
-			}
-		}
 		s.mu.Lock()
-		if e.usage == (model.Usage{}) {
-			e.usage = s.used
-		}
-		s.mu.Unlock()
-		s.push(e)
+		defer s.mu.Unlock()
+		e.usage = cmp.Or(model.Usage(out.Usage), model.Usage(out.Meta.Usage), model.Usage(out.Meta.Quota.Count), s.used)
+		s.add(e)
 	}()
 }
 
 // usage is what agents report of a turn. It is at most a hint: opencode reports the last of several model calls.
-type usage struct {
-	In      int `json:"inputTokens"`
-	Out     int `json:"outputTokens"`
-	Cached  int `json:"cachedReadTokens"`
-	Written int `json:"cachedWriteTokens"`
-	Thought int `json:"thoughtTokens"`
-	Total   int `json:"totalTokens"`
+type usage model.Usage
 
-	GeminiIn  int `json:"input_tokens"`
-	GeminiOut int `json:"output_tokens"`
-}
-
-// counted returns the usage in our terms: inputs with what was cached, outputs with the reasoning. Some agents count so, some do not; the total tells.
-func (u *usage) counted() model.Usage {
-	out := model.Usage{In: u.In + u.Cached + u.Written + u.GeminiIn, Out: u.Out + u.Thought + u.GeminiOut, Cached: u.Cached, Written: u.Written, Reasoning: u.Thought}
-	for _, in := range []int{out.In, u.In} {
-		for _, said := range []int{out.Out, u.Out} {
-			if u.Total > 0 && in+said == u.Total {
-				out.In, out.Out = in, said
+// UnmarshalJSON counts in our terms: inputs with what was cached, outputs with the reasoning. Some agents count so, some do not; the total tells. What is no
+// number is 0, and so is what is below.
+func (u *usage) UnmarshalJSON(b []byte) error {
+	var all map[string]any
+	_ = json.Unmarshal(b, &all)
+	n := func(name string) int {
+		f, _ := all[name].(float64)
+		return int(max(0, min(f, mostCount)))
+	}
+	in, out, cached, written, thought := n("inputTokens"), n("outputTokens"), n("cachedReadTokens"), n("cachedWriteTokens"), n("thoughtTokens")
+	*u = usage{In: in + cached + written + n("input_tokens"), Out: out + thought + n("output_tokens"), Cached: cached, Written: written, Reasoning: thought}
+	for _, in := range []int{u.In, in} {
+		for _, out := range []int{u.Out, out} {
+			if in+out > 0 && in+out == n("totalTokens") {
+				u.In, u.Out = in, out
 			}
 		}
 	}
-	return out
+	return nil
 }
 
 // answer answers permission requests and calls of our tools.
@@ -265,8 +277,8 @@ func (p *process) permission(ctx context.Context, params json.RawMessage) (any, 
 		ID string `json:"toolCallId"`
 	}
 	cancelled := map[string]any{"outcome": map[string]string{"outcome": "cancelled"}}
-	if json.Unmarshal(params, &in) != nil || json.Unmarshal(in.ToolCall, &named) != nil || named.ID == "" {
-		return nil, sdk.NewInvalidParams("a permission request names its session and its call")
+	if len(params) > mostCall || json.Unmarshal(params, &in) != nil || json.Unmarshal(in.ToolCall, &named) != nil || named.ID == "" {
+		return nil, sdk.NewInvalidParams("a permission request names its session and its call, in 1 MiB at most")
 	}
 	s := p.session(in.SessionID)
 	if s == nil {
@@ -282,11 +294,14 @@ func (p *process) permission(ctx context.Context, params json.RawMessage) (any, 
 		}
 	}
 	s.mu.Lock()
-	if !s.busy || s.loads {
+	if !s.busy || s.left || s.loads || s.over || len(s.asks) >= mostAsks {
 		s.mu.Unlock()
 		return cancelled, nil
 	}
-	s.seen(in.ToolCall, true)
+	if s.seen(in.ToolCall, true); s.calls[named.ID] == nil {
+		s.mu.Unlock()
+		return cancelled, nil
+	}
 	if s.calls[named.ID].ours != "" && ask.allow != "" { // it is decided on when it arrives
 		s.mu.Unlock()
 		return map[string]any{"outcome": map[string]string{"outcome": "selected", "optionId": ask.allow}}, nil
@@ -311,6 +326,9 @@ func (s *session) step(ctx context.Context, st *external.Step, opt *Options) (*e
 	out.Message.Role = model.Assistant
 	began := time.Now()
 	s.p.spoke.Store(began.UnixNano())
+	s.mu.Lock()
+	s.sent, s.said = 0, 0
+	s.mu.Unlock()
 	quiet := time.NewTimer(time.Hour)
 	defer quiet.Stop()
 	watch := time.NewTicker(max(time.Millisecond, min(opt.Silence/4, opt.Turn/4, time.Second)))
@@ -417,6 +435,7 @@ func (s *session) collect(st *external.Step, out *external.Stepped) (asks int, d
 			}
 		case e.kind == eventResult:
 			out.Results = append(out.Results, e.call.result(s.p.dir))
+			e.call.content, e.call.output = nil, nil // it may be long, and the call is kept for the turn
 		case e.kind == eventPlan:
 			s.planned(out, e.plan)
 		case e.kind == eventCost:
@@ -456,7 +475,7 @@ func (s *session) collect(st *external.Step, out *external.Stepped) (asks int, d
 // ended returns the error of a step whose turn has failed. An agent that crashed between two calls is started again and continues. If it crashed in a
 // call, a user decides whether it may.
 func (s *session) ended(st *external.Step, out *external.Stepped, err error) error {
-	if s.p.alive() || s.quiet {
+	if s.p.alive() || s.quiet || errors.As(err, new(*floodError)) {
 		return err
 	}
 	ids := slices.Clone(st.Open)

@@ -144,9 +144,9 @@ func (s *session) release() {
 }
 
 // ours returns the tool of ours that the agent reports a call of, "" for none. Its title tells, which a model can choose for some tools: so it must be
-// the whole name, of a call that is no command and no change of a file.
+// the whole name.
 func (s *session) ours(c *call) string {
-	if s.tools == nil || c.kind != "" && c.kind != "other" {
+	if s.tools == nil {
 		return ""
 	}
 	for _, name := range s.tools.Names() {

@@ -6,11 +6,27 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/external"
+	"github.com/superstep-dev/superstep/model"
+)
+
+// Limits of what one agent may send. What is longer is left out or cut, and an agent that sends more is ended.
+const (
+	mostSent  = 64 << 20 // bytes of updates between two steps, and in a session that is loaded
+	mostSaid  = 2 << 20  // bytes of text between two steps, as of a turn of a model
+	mostCall  = 1 << 20  // bytes of an update about a call whose arguments are used
+	mostCalls = 10_000   // in a turn
+	mostAsks  = 32       // permission requests at once
+	mostPlan  = 64 << 10 // bytes
+	mostTitle = 4 << 10  // bytes of a call's title, and of other names
+	mostKinds = 20       // unknown kinds of updates that are told
+	mostCost  = 1e6      // US dollars at once
+	mostCount = 1e9      // tokens at once
 )
 
 // update hands an update to its session. It is decoded here and not by the SDK, which takes kinds that it does not know for others: what a compaction
@@ -25,7 +41,7 @@ func (p *process) update(params json.RawMessage) {
 		Content content         `json:"content"`
 		Entries json.RawMessage `json:"entries"`
 		Meta    struct {
-			Usage *usage `json:"usage"` // of one call of the model, by Qwen Code
+			Usage usage `json:"usage"` // of one call of the model, by Qwen Code
 		} `json:"_meta"`
 		Cost *struct {
 			Amount   float64 `json:"amount"`
@@ -39,52 +55,48 @@ func (p *process) update(params json.RawMessage) {
 	if s == nil {
 		return
 	}
+	_ = json.Unmarshal(in.Update, &u) // the content of calls is a list; what does not fit is as if it were not there
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kind := struct {
-		Kind string `json:"sessionUpdate"`
-	}{}
-	if json.Unmarshal(in.Update, &kind) != nil {
-		return
-	}
-	switch kind.Kind {
-	case "tool_call", "tool_call_update":
-		s.seen(in.Update, false)
-		return
-	case "agent_message_chunk", "agent_thought_chunk", "user_message_chunk", "plan", "usage_update":
-	case "available_commands_update", "current_mode_update", "config_option_update", "session_info_update":
-		return
-	default:
-		if !s.told[kind.Kind] {
-			s.told[kind.Kind] = true
-			s.add(event{kind: eventNote, text: fmt.Sprintf("%s sent an update of the unknown kind %q, which is not shown", p.cmd.Name, kind.Kind)})
-		}
-		return
-	}
-	if json.Unmarshal(in.Update, &u) != nil {
+	if s.sent += len(params); s.sent > mostSent {
+		s.flooded()
 		return
 	}
 	switch u.Kind {
-	case "agent_message_chunk":
-		if text := u.Content.text(); text != "" {
-			s.add(event{kind: eventText, text: text})
+	case "tool_call", "tool_call_update":
+		s.seen(in.Update, false)
+	case "available_commands_update", "current_mode_update", "config_option_update", "session_info_update":
+	default:
+		if kind := cut(u.Kind, 60); !s.told[kind] && len(s.told) < mostKinds {
+			s.told[kind] = true
+			s.add(event{kind: eventNote, text: fmt.Sprintf("%s sent an update of the unknown kind %q, which is not shown", p.cmd.Name, kind)})
 		}
-		if u.Meta.Usage != nil && !s.loads {
-			s.used = s.used.Add(u.Meta.Usage.counted())
+	case "agent_message_chunk", "agent_thought_chunk":
+		kind, text := eventText, u.Content.text()
+		if u.Kind == "agent_thought_chunk" {
+			kind = eventThought
 		}
-	case "agent_thought_chunk":
-		s.add(event{kind: eventThought, text: u.Content.text()})
+		if s.said += len(text); s.said > mostSaid && !s.loads {
+			s.flooded()
+		} else if text != "" {
+			s.add(event{kind: kind, text: text})
+		}
+		if !s.loads {
+			s.used = s.used.Add(model.Usage(u.Meta.Usage))
+		}
 	case "user_message_chunk":
 		if s.loads {
 			s.add(event{kind: eventUser, text: u.Content.text()})
 		}
 	case "plan":
-		s.add(event{kind: eventPlan, plan: u.Entries})
+		if len(u.Entries) <= mostPlan {
+			s.add(event{kind: eventPlan, plan: u.Entries})
+		}
 	case "usage_update":
 		if u.Cost == nil || u.Cost.Currency != "" && u.Cost.Currency != "USD" {
 			return
 		}
-		delta := u.Cost.Amount - s.cost
+		delta := min(u.Cost.Amount-s.cost, mostCost)
 		if s.based && delta > 0 && !s.loads { // it falls to zero after a cancellation
 			s.add(event{kind: eventCost, cost: delta})
 		}
@@ -155,11 +167,15 @@ func (s *session) seen(raw json.RawMessage, asked bool) {
 			} `json:"terminal_output_delta"`
 		} `json:"_meta"`
 	}
-	if json.Unmarshal(raw, &u) != nil || u.ID == "" {
+	if json.Unmarshal(raw, &u) != nil || u.ID == "" || len(u.ID) > mostTitle {
 		return
 	}
 	c := s.calls[u.ID]
 	if c == nil {
+		if len(s.calls) >= mostCalls && !s.loads {
+			s.flooded()
+			return
+		}
 		c = &call{id: u.ID, began: time.Now()}
 		s.calls[u.ID] = c
 	}
@@ -168,7 +184,7 @@ func (s *session) seen(raw json.RawMessage, asked bool) {
 	}
 	set := func(to, from *string) {
 		if from != nil && *from != "" {
-			*to = *from
+			*to = cut(*from, mostTitle)
 		}
 	}
 	if c.title == "" || c.kind == "other" || !c.shown {
@@ -176,13 +192,21 @@ func (s *session) seen(raw json.RawMessage, asked bool) {
 	}
 	set(&c.kind, u.Kind)
 	set(&c.status, u.Status)
+	if len(raw) > mostCall { // only its result is used
+		u.Input, u.Locations = nil, nil
+		if u.Content != nil {
+			*u.Content = slices.DeleteFunc(*u.Content, func(d content) bool { return d.Type == "diff" })
+		}
+	}
 	if len(bytes.TrimSpace(u.Input)) > 2 && !bytes.Equal(u.Input, []byte("null")) { // not {}
 		c.input = u.Input
 	}
 	if len(u.Output) > 0 && !bytes.Equal(u.Output, []byte("null")) {
 		c.output = u.Output
 	}
-	c.printed.WriteString(u.Meta.Printed.Data)
+	if c.printed.Len() < mostCall {
+		c.printed.WriteString(u.Meta.Printed.Data)
+	}
 	over := c.status == "completed" || c.status == "failed"
 	if u.Content != nil && (over || len(*u.Content) > 0) {
 		c.content = *u.Content
@@ -195,6 +219,9 @@ func (s *session) seen(raw json.RawMessage, asked bool) {
 	}
 	if c.ours == "" && !c.shown {
 		c.ours = s.ours(c)
+	}
+	if c.kind != "" && c.kind != "other" || len(c.diffs()) > 0 {
+		c.ours = "" // none of ours is a command or a change of a file to the agent, whatever its title
 	}
 	if c.ours != "" && !s.loads {
 		if c.ended = over; !over || s.heard[c.ours] > 0 { // it is shown by the run, which performs it

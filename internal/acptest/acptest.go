@@ -3,6 +3,7 @@ package acptest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,6 +38,7 @@ type Script struct {
 	NoTools  bool     // it takes no MCP servers on HTTP
 	Modes    []string // the first is the current one
 	NewError int      // the code of the error of session/new
+	Session  string   // the ID of every session; else each has its own
 	Stubborn bool     // it ignores the end of its input and SIGTERM
 }
 
@@ -395,7 +397,7 @@ func (a *Agent) request(id json.RawMessage, method string, params json.RawMessag
 			a.send(map[string]any{"id": id, "error": map[string]any{"code": a.script.NewError, "message": "Authentication required"}})
 			return
 		}
-		name := fmt.Sprintf("ses-%d-%d", os.Getpid(), len(a.sessions)+1)
+		name := cmp.Or(a.script.Session, fmt.Sprintf("ses-%d-%d", os.Getpid(), len(a.sessions)+1))
 		a.open(name, in.Servers)
 		out := a.modes()
 		out["sessionId"] = name

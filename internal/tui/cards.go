@@ -284,6 +284,7 @@ func (t *Terminal) cardCursor(h int) *tea.Cursor {
 // answer sends the answer to a question to its run.
 func (t *Terminal) answer(c *cardView, a *runlog.Answer) tea.Cmd {
 	c.sent, c.err = true, ""
+	c.f.sending++
 	id, path := c.f.id, c.q.Asked.Path
 	a.Key = c.q.Asked.Key
 	t.leaveCard()
@@ -300,6 +301,7 @@ func (t *Terminal) answer(c *cardView, a *runlog.Answer) tea.Cmd {
 // answered notes what became of an answer. One that was refused is still in its card.
 func (t *Terminal) answered(c *cardView, err error) {
 	id := c.f.id
+	c.f.sending--
 	var over *runlog.EndedError
 	switch {
 	case err == nil:
@@ -332,7 +334,7 @@ func (t *Terminal) goOn() tea.Cmd {
 		case f == nil:
 			delete(t.owed, id)
 			continue
-		case !f.loaded || !f.ended:
+		case !f.loaded || !f.ended || f.sending > 0: // the outcome of the last answer owes it again
 			continue
 		}
 		r := &f.run

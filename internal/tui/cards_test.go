@@ -747,3 +747,37 @@ func TestEditor(t *testing.T) {
 		}
 	})
 }
+
+// Two answers whose outcomes come one after the other resume their run once.
+func TestTwoAnswersResumeOnce(t *testing.T) {
+	t.Parallel()
+	d := newCardDesk(t, map[string]cardNode{"pair": func(ctx context.Context, _ *graph.Task) (string, error) {
+		a, err := graph.Ask[string](ctx, graph.Question{Key: "a", Text: "A?"})
+		b, err2 := graph.Ask[string](ctx, graph.Question{Key: "b", Text: "B?"})
+		return a + b, errors.Join(err, err2)
+	}})
+	id := d.begin("pair", true)
+	d.until("two", func() bool { return len(d.run.asking()) == 2 && d.run.ended })
+	var outcomes []tea.Msg
+	for _, text := range []string{"A?", "B?"} {
+		d.asks(text)
+		var cmd tea.Cmd
+		d.with(func() { cmd = d.answer(d.card, &runlog.Answer{Value: json.RawMessage(`"x"`)}) })
+		outcomes = append(outcomes, cmd())
+	}
+	d.until("both answers", func() bool { return len(d.run.asking()) == 0 && d.run.ended })
+	var resumes []tea.Cmd
+	d.with(func() {
+		for _, m := range outcomes {
+			m.(doneMsg).do()
+			if cmd := d.goOn(); cmd != nil {
+				resumes = append(resumes, cmd)
+			}
+		}
+	})
+	if len(resumes) != 1 {
+		t.Fatalf("run %s is resumed %d times", id, len(resumes))
+	}
+	d.do(resumes[0])
+	d.until("the end", func() bool { return d.run.run.Status == runlog.Completed })
+}

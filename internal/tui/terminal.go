@@ -158,14 +158,15 @@ type nester interface{ back() bool }
 
 // following is a run that the terminal follows.
 type following struct {
-	id     string
-	run    transcript.Run
-	loaded bool // all that was stored when it was opened has been applied
-	only   bool // live records of its process are out of reach
-	err    error
-	stop   context.CancelFunc
-	wake   chan struct{} // looks at the run at once, see resume
-	ended  bool          // no process executes it, as far as is known
+	id      string
+	run     transcript.Run
+	loaded  bool // all that was stored when it was opened has been applied
+	only    bool // live records of its process are out of reach
+	err     error
+	stop    context.CancelFunc
+	wake    chan struct{} // looks at the run at once, see resume
+	ended   bool          // no process executes it, as far as is known
+	sending int           // answers of this terminal whose outcome is unknown
 }
 
 // RunTerminal shows the terminal until the user leaves it. Out is the terminal itself.
