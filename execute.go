@@ -113,6 +113,7 @@ type launching struct {
 	inputs   json.RawMessage
 	every    int // see StartOptions.SnapshotEvery
 	child    *runlog.Child
+	trace    string // see StartOptions.Trace
 }
 
 // launch executes a run on a new goroutine, for which Close and Wait wait.
@@ -138,9 +139,13 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		stop(ErrClosed)
 	}
 	e.mu.Unlock()
-	seen, files, hide := observe(ctx, j, l.Observe), e.files(ctx, j.ID()), e.show(r)
+	if e.opt.Propagate {
+		j.Propagate(l.trace)
+	}
+	seen, all, files, hide := observe(ctx, j, l.Observe), observe(ctx, j, e.every(j)), e.files(ctx, j.ID()), e.show(r)
 	e.work.Go(func() {
 		defer close(r.done)
+		defer all()
 		defer seen()
 		held, release := j.Hold(ctx)
 		r.outcome = e.execute(held, r, l)
@@ -265,6 +270,19 @@ func observe(ctx context.Context, j *journal.Journal, see func(runlog.Record, er
 	}()
 	<-ready
 	return func() { <-done }
+}
+
+// every returns Options.Observe for a run, nil if it is.
+func (e *Engine) every(j *journal.Journal) func(runlog.Record, error) {
+	if e.opt.Observe == nil {
+		return nil
+	}
+	id, epoch := j.ID(), j.Info().Epoch
+	return func(r runlog.Record, err error) {
+		if err == nil {
+			e.opt.Observe(id, r, r.Epoch == epoch || r.Seq == 0)
+		}
+	}
 }
 
 // execute runs a workflow until it ends or can make no more progress, and records how it ended.

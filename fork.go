@@ -88,7 +88,7 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 		out.State, err = stateOf(flow, forked.Records)
 		return out, err
 	}
-	started.Parent, started.At = id, at
+	started.Parent, started.At, started.Trace = id, at, ""
 	if started.Imported != nil { // the fork is imported too; its own records come from no file
 		im := *started.Imported
 		im.Records, started.Imported = 0, &im

@@ -23,6 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/summary"
+	"github.com/superstep-dev/superstep/internal/traceid"
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/internal/waitlist"
 	"github.com/superstep-dev/superstep/journal"
@@ -56,6 +57,12 @@ type Options struct {
 	// processes. The first path at which a socket can be created is used; paths of more than 100 bytes are skipped. If nil, there is no socket, and other
 	// processes follow the store.
 	Sockets func(id string) []string
+	// Observe, if non-nil, is called with every stored record of every run that executes here, from the run's first on, and with the live-only records of
+	// the execution. Live reports whether the record was written by this execution. The run does not wait for it, but its outcome does.
+	Observe func(id string, r runlog.Record, live bool)
+	// Propagate passes the place of an effect in the trace of its run on to the effect, see journal.Scope.Traceparent: models, MCP servers and external
+	// agents get it.
+	Propagate bool
 	// Trusted reports whether an imported run may be continued here. The default is no: such a
 	// run can be read and replayed, and every call that would continue it returns *UntrustedError.
 	Trusted func(*runlog.Imported) (bool, error)
@@ -167,6 +174,8 @@ type StartOptions struct {
 	SnapshotEvery int
 	// Queue is what a run needs of the worker that takes it, see Enqueue. Start ignores it.
 	Queue *runlog.Queue
+	// Trace is the traceparent (W3C Trace Context) of the caller: the run's spans belong to that trace. Anything that is not one is ignored.
+	Trace string
 	// Observe, if non-nil, is called with every record of the run from its first on, including the live-only ones of this execution, in order and on one
 	// goroutine. The run does not wait for it, but its outcome does.
 	Observe func(runlog.Record, error)
@@ -194,7 +203,7 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if err := e.record(ctx, j, n, runlog.Running); err != nil {
 		return nil, err
 	}
-	return e.launch(ctx, j, &launching{ResumeOptions{Answer: n.Answer, Observe: n.Observe}, n.w, n.inputs, n.SnapshotEvery, nil}), nil
+	return e.launch(ctx, j, &launching{ResumeOptions{Answer: n.Answer, Observe: n.Observe}, n.w, n.inputs, n.SnapshotEvery, nil, traced(n.Trace)}), nil
 }
 
 // A beginning is a run that is about to be created.
@@ -250,7 +259,7 @@ func (e *Engine) record(ctx context.Context, j *journal.Journal, n *beginning, s
 		}
 	}
 	started := runlog.RunStarted{Workflow: n.w.Name, Inputs: n.inputs, Pinned: n.pinned, Engine: Version, Sandbox: e.opt.Sandbox(), Title: n.Title, Timed: true,
-		Budget: n.Budget, Every: n.SnapshotEvery}
+		Budget: n.Budget, Every: n.SnapshotEvery, Trace: traced(n.Trace)}
 	if status == runlog.Queued {
 		if started.Queue = n.Queue; n.Queue == nil {
 			started.Queue = &runlog.Queue{}
@@ -260,6 +269,14 @@ func (e *Engine) record(ctx context.Context, j *journal.Journal, n *beginning, s
 		return e.undo(ctx, j, err)
 	}
 	return nil
+}
+
+// traced returns a traceparent, or "" for anything else.
+func traced(parent string) string {
+	if _, ok := traceid.Parse(parent); !ok {
+		return ""
+	}
+	return parent
 }
 
 // undo removes a run that could not be started, and returns the reason.
@@ -433,7 +450,7 @@ func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOpti
 			return nil, err
 		}
 	}
-	return e.launch(ctx, j, &launching{*opt, w, started.Inputs, started.Every, started.Child}), nil
+	return e.launch(ctx, j, &launching{*opt, w, started.Inputs, started.Every, started.Child, started.Trace}), nil
 }
 
 // workflowOf returns the workflow that a run has pinned.

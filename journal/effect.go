@@ -123,6 +123,7 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 		j.Live(runlog.KindIntended, s.path, runlog.Intended{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input})
 	}
 	j.fail("effect.before")
+	j.tries(s.path, e.Key)
 	begun := j.opt.Now()
 	out, err := j.course.perform(ctx, s, e)
 	took := cmp.Or(e.Took, max(0, j.opt.Now().Sub(begun))).Milliseconds()
@@ -182,6 +183,15 @@ func (s *Scope) keepCut(ctx context.Context, e *Effect, d runlog.Settled) {
 
 // effect names an effect of a run.
 type effect struct{ path, key string }
+
+// tries counts an attempt of an effect, if effects are told their place in the trace of the run.
+func (j *Journal) tries(path, key string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.tried != nil {
+		j.tried[effect{path, key}]++
+	}
+}
 
 // First notes that the running effect of the task with that key has its first output, such as the first token of a model. Only the first call counts.
 func (s *Scope) First(key string) {
