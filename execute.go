@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
@@ -31,6 +33,19 @@ type Run struct {
 	halting sync.Once
 	done    chan struct{}
 	outcome Outcome
+
+	child     *runlog.Child   // nil if no task waits for the run
+	outer     context.Context // that of the launch
+	recovers  bool
+	parent    atomic.Bool   // it has child runs
+	idle      atomic.Bool   // it does nothing but wait for child runs
+	still     atomic.Int32  // how many looks in a row found that no child of it moves
+	stuck     chan struct{} // receives a value when no child of it moves
+	answering Answering
+	asks      chan struct{} // one question at a time
+	mu        sync.Mutex
+	adopted   []*Run                   // child runs that execute here for it
+	begun     map[string]runlog.Budget // the limits of the child runs that it knows to exist, by ID
 }
 
 // Stop ends an execution so that it can be resumed: nothing starts any more, and what
@@ -62,10 +77,12 @@ type Outcome struct {
 	Output  json.RawMessage // of a run that has ended, and of one that waits for the next message of a conversation: the last answer
 	Steps   int
 	Skipped []string
-	Open    []runlog.Question   // of a paused run
-	Short   *runlog.BudgetError // of a run that is paused for want of budget: the first limit it has met
-	Folder  error               // why the folder of the run is not up to date
-	Err     error               // of a failed or interrupted run, or why an answer of a paused one was turned down
+	Open    []runlog.Question // of a paused run
+	// Children are the IDs of the child runs that a paused run waits for: none of them moves, so each needs an answer, a larger budget or the like.
+	Children []string
+	Short    *runlog.BudgetError // of a run that is paused for want of budget: the first limit it has met
+	Folder   error               // why the folder of the run is not up to date
+	Err      error               // of a failed or interrupted run, or why an answer of a paused one was turned down
 }
 
 // ID returns the ID of the run.
@@ -95,12 +112,20 @@ type launching struct {
 	workflow *workflow.Workflow
 	inputs   json.RawMessage
 	every    int // see StartOptions.SnapshotEvery
+	child    *runlog.Child
+	trace    string // see StartOptions.Trace
 }
 
 // launch executes a run on a new goroutine, for which Close and Wait wait.
 func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *Run {
+	r := &Run{
+		id: j.ID(), engine: e, journal: j, halt: make(chan struct{}), done: make(chan struct{}),
+		child: l.child, outer: ctx, recovers: l.recovers, stuck: make(chan struct{}, 1), answering: l.Answer, asks: make(chan struct{}, 1),
+		begun: map[string]runlog.Budget{},
+	}
 	ctx, stop := context.WithCancelCause(ctx)
-	r := &Run{id: j.ID(), engine: e, journal: j, stop: stop, halt: make(chan struct{}), done: make(chan struct{})}
+	r.stop = stop
+	r.parent.Store(len(j.Children()) > 0)
 	j.OnPause(r.rest)
 	e.mu.Lock()
 	e.runs[r.id] = r // perhaps in the place of one that another process has fenced off, and that is about to end
@@ -108,17 +133,22 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		var listening context.Context
 		listening, e.deaf = context.WithCancel(context.WithoutCancel(ctx))
 		e.work.Go(func() { e.listen(listening) })
+		e.work.Go(func() { e.look(listening) })
 	}
 	if e.closed {
 		stop(ErrClosed)
 	}
 	e.mu.Unlock()
-	seen, files, hide := observe(ctx, j, l.Observe), e.files(ctx, j.ID()), e.show(r)
+	if e.opt.Propagate {
+		j.Propagate(l.trace)
+	}
+	seen, all, files, hide := observe(ctx, j, l.Observe), observe(ctx, j, e.every(j)), e.files(ctx, j.ID()), e.show(r)
 	e.work.Go(func() {
 		defer close(r.done)
+		defer all()
 		defer seen()
 		held, release := j.Hold(ctx)
-		r.outcome = e.execute(held, r.halt, j, l)
+		r.outcome = e.execute(held, r, l)
 		release()
 		stop(nil)
 		e.mu.Lock()
@@ -133,6 +163,7 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 			r.outcome.Err = err
 		}
 		hide()
+		e.kin(context.WithoutCancel(ctx), r)
 		r.outcome.Folder = files()
 		if l.ended != nil {
 			l.ended(&r.outcome)
@@ -241,8 +272,22 @@ func observe(ctx context.Context, j *journal.Journal, see func(runlog.Record, er
 	return func() { <-done }
 }
 
+// every returns Options.Observe for a run, nil if it is.
+func (e *Engine) every(j *journal.Journal) func(runlog.Record, error) {
+	if e.opt.Observe == nil {
+		return nil
+	}
+	id, epoch := j.ID(), j.Info().Epoch
+	return func(r runlog.Record, err error) {
+		if err == nil {
+			e.opt.Observe(id, r, r.Epoch == epoch || r.Seq == 0)
+		}
+	}
+}
+
 // execute runs a workflow until it ends or can make no more progress, and records how it ended.
-func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.Journal, l *launching) Outcome {
+func (e *Engine) execute(ctx context.Context, r *Run, l *launching) Outcome {
+	j := r.journal
 	affords := func(path string, agents int) error { // a fan-out to that many
 		return j.Scope(path).Affords("fan/agents", runlog.Amount{Agents: int64(agents)})
 	}
@@ -251,7 +296,7 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.J
 		Journal: j,
 		Graph: graph.RunOptions{
 			Journal: j, Parallelism: e.opt.Parallelism, MaxSteps: e.opt.MaxSteps, Timeout: e.opt.Timeout, Cache: e.opt.Cache, Workflows: e.Workflows().Nested,
-			Stop: halt, Admit: affords, SnapshotEvery: l.every, AllowChange: l.AllowChange,
+			Stop: r.halt, Admit: affords, Children: e.begets(r), SnapshotEvery: l.every, AllowChange: l.AllowChange,
 		},
 	}
 	late, deaf := j.Listen()
@@ -301,10 +346,21 @@ func (e *Engine) execute(ctx context.Context, halt <-chan struct{}, j *journal.J
 		} else if open > 0 {
 			silent = false
 		}
+		answer := r.answer
+		if r.answering == nil {
+			answer = nil
+		}
 		busy := j.Idle()
-		answered, refused, aerr := answerAll(ctx, j, l.Answer, late)
+		answered, refused, aerr := answerAll(ctx, j, answer, late)
 		if aerr != nil {
 			return record(ctx, j, res, aerr)
+		}
+		if answered == 0 && e.outlast(ctx, r, late) {
+			busy()
+			continue
+		}
+		if answered == 0 && r.rests() != nil && j.Pausing() == nil {
+			return record(ctx, j, res, graph.ErrStopped)
 		}
 		if answered == 0 {
 			out := pause(ctx, j, res, err, wait.Paths)
@@ -365,7 +421,7 @@ func answerAll(ctx context.Context, j *journal.Journal, answer Answering, came <
 	if answer == nil {
 		return 0, nil, nil
 	}
-	for _, q := range j.Open() {
+	for _, q := range openFor(j) {
 		a, ok, other := askUntil(ctx, answer, q, came)
 		if other || !ok && !isOpen(j, &q) {
 			n++
@@ -391,6 +447,11 @@ func answerAll(ctx context.Context, j *journal.Journal, answer Answering, came <
 		}
 	}
 	return n, refused, nil
+}
+
+// openFor returns the open questions of a run that somebody can answer: those about child runs are not.
+func openFor(j *journal.Journal) []runlog.Question {
+	return slices.DeleteFunc(j.Open(), func(q runlog.Question) bool { return q.Kind == runlog.QuestionRun })
 }
 
 func isOpen(j *journal.Journal, q *runlog.Question) bool {
@@ -437,7 +498,7 @@ func pause(ctx context.Context, j *journal.Journal, res *workflow.Result, why er
 	if out, ok := stopped(ctx, j, why); ok {
 		return out
 	}
-	out := Outcome{Status: runlog.Paused, Open: j.Open(), Short: j.Short()}
+	out := Outcome{Status: runlog.Paused, Open: openFor(j), Children: slices.Sorted(maps.Keys(j.Children())), Short: j.Short()}
 	if res != nil {
 		out.Steps, out.Skipped = res.Steps, res.Skipped
 	}
@@ -495,7 +556,7 @@ func stopped(ctx context.Context, j *journal.Journal, why error) (Outcome, bool)
 		interrupted(ctx, j, cause)
 		return Outcome{Status: runlog.Interrupted, Err: cause}, true
 	case j.Pausing() != nil && (errors.Is(why, pregel.ErrStopped) || journal.Waits(why)):
-		out := Outcome{Status: runlog.Paused, Open: j.Open()}
+		out := Outcome{Status: runlog.Paused, Open: openFor(j), Children: slices.Sorted(maps.Keys(j.Children()))}
 		paused := *j.Pausing()
 		paused.Waited = j.Waited()
 		out.end(ctx, j, runlog.KindRunPaused, &paused)

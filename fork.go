@@ -88,7 +88,7 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 		out.State, err = stateOf(flow, forked.Records)
 		return out, err
 	}
-	started.Parent, started.At = id, at
+	started.Parent, started.At, started.Trace = id, at, ""
 	if started.Imported != nil { // the fork is imported too; its own records come from no file
 		im := *started.Imported
 		im.Records, started.Imported = 0, &im
@@ -309,7 +309,7 @@ func (e *Engine) edits(started *runlog.RunStarted, given []graph.Edit) ([]graph.
 
 // begin creates a run with the given records, and with the ID unless it is "". No process executes it yet.
 func (e *Engine) begin(ctx context.Context, id string, started *runlog.RunStarted, recs []runlog.Record) (_ string, err error) {
-	j, err := e.create(ctx, id, &journal.Options{Create: &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: started.Parent}})
+	j, err := e.create(ctx, id, &journal.Options{Create: &runlog.NewRun{Workflow: started.Workflow, Title: started.Title, Parent: parentOf(started)}})
 	if err != nil {
 		return "", err
 	}
@@ -322,9 +322,21 @@ func (e *Engine) begin(ctx context.Context, id string, started *runlog.RunStarte
 			batch[i+1] = recs[i]
 			batch[i+1].Time = batch[0].Time
 		}
-		err = j.Append(ctx, runlog.Running, batch...)
+		status := runlog.Running
+		if started.Queue != nil {
+			status = runlog.Queued
+		}
+		err = j.Append(ctx, status, batch...)
 	}
 	return j.ID(), errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+}
+
+// parentOf returns the run that a run is a fork or a child of, "" for none.
+func parentOf(started *runlog.RunStarted) string {
+	if started.Child != nil {
+		return started.Child.Parent
+	}
+	return started.Parent
 }
 
 // repeats finds effects of the parent that are not in the log of the fork.

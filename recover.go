@@ -45,6 +45,7 @@ type RecoverOptions struct {
 // resumed, which execute until they end or ctx does.
 func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, error) {
 	o := opt.settled()
+	e.sweep(ctx)
 	if _, err := e.tick(ctx, &o); err != nil {
 		return nil, err
 	}
@@ -229,6 +230,8 @@ const lookEvery = 200 * time.Millisecond
 // grace period, and what has not ended then can be resumed by another worker.
 func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 	o := opt.settled()
+	e.serving.Store(true)
+	defer e.serving.Store(false)
 	within, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	var mine []*Run
 	defer func() {
@@ -288,6 +291,7 @@ func (e *Engine) news(ctx context.Context) (<-chan struct{}, time.Duration) {
 // serveOnce looks for runs with one query, if it is time for one, and takes what it can. All and old are when it lists everything again. Soonest is when
 // a run that has to wait can be taken, zero if none has to.
 func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, old *time.Time) (taken []*Run, soonest time.Time, err error) {
+	e.sweep(ctx)
 	e.taking.Lock()
 	defer e.taking.Unlock()
 	e.list.Place = o.Place
@@ -356,7 +360,13 @@ func (opt *RecoverOptions) settled() RecoverOptions {
 func (e *Engine) busy(runs int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.runs) >= runs
+	n := 0
+	for _, r := range e.runs {
+		if !r.idle.Load() { // else it only waits for its children, which need the room
+			n++
+		}
+	}
+	return n >= runs
 }
 
 func (r *Run) over() bool {

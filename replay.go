@@ -48,7 +48,7 @@ func (e *Engine) Replay(ctx context.Context, id string, opt *ReplayOptions) (*jo
 	o := &journal.ReplayOptions{Started: started, Run: func(ctx context.Context, j *journal.Journal) (journal.Ending, error) {
 		res, err := runWorkflow(ctx, w, &workflow.Exec{
 			Inputs: started.Inputs, Journal: j,
-			Graph: graph.RunOptions{Journal: j, Parallelism: math.MaxInt32, MaxSteps: math.MaxInt32, Workflows: e.Workflows().Nested, SnapshotEvery: started.Every},
+			Graph: graph.RunOptions{Journal: j, Parallelism: math.MaxInt32, MaxSteps: math.MaxInt32, Workflows: e.Workflows().Nested, Children: noChild, SnapshotEvery: started.Every},
 		})
 		if err == nil {
 			return journal.Ending{Finished: &runlog.RunFinished{Output: res.Output, Steps: res.Steps, Skipped: res.Skipped}}, nil
@@ -92,3 +92,6 @@ func short(v json.RawMessage) string {
 	}
 	return string(v)
 }
+
+// noChild stands for what creates child runs: a replay has the recorded end of each.
+func noChild(context.Context, *graph.ChildRun) error { return errors.New("a replay starts no run") }

@@ -14,7 +14,7 @@ import (
 //
 // Whatever the rules say, unfinished runs are kept: running, paused, interrupted and quarantined
 // ones, and those that wait for storage. So is every run that a kept one was forked from, however
-// far back.
+// far back. Child runs are kept and removed with their parent.
 type Retention struct {
 	Newest   int           // keep this many of the newest of each workflow; 0 keeps none for that
 	Within   time.Duration // keep what was begun, resumed or ended this long ago or later; 0 keeps none for that
@@ -49,7 +49,7 @@ func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.In
 	}
 	for _, info := range prunable(infos, keep, e.opt.Now()) {
 		if !keep.Dry {
-			err := e.Delete(ctx, info.ID)
+			err := e.remove(ctx, info.ID)
 			switch {
 			case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.NotFoundError)): // it was resumed meanwhile, or removed
 				continue
@@ -98,7 +98,10 @@ func prunable(infos []runlog.Info, keep Retention, now time.Time) []runlog.Info 
 	kept := make(map[string]bool, len(infos))
 	for i := range infos {
 		info := &infos[i]
-		byID[info.ID] = info
+		if byID[info.ID] = info; info.IsChild() { // it goes with its parent, and one that has not ended keeps that
+			kept[info.ID] = !done(*info)
+			continue
+		}
 		newer[info.Workflow]++
 		over := info.Status.Ended() || info.Status == runlog.Failed
 		kept[info.ID] = !over ||
@@ -116,9 +119,21 @@ func prunable(infos []runlog.Info, keep Retention, now time.Time) []runlog.Info 
 	}
 	var out []runlog.Info
 	for i := range infos {
-		if !kept[infos[i].ID] {
+		if !kept[root(byID, &infos[i]).ID] {
 			out = append(out, infos[i])
 		}
 	}
 	return out
+}
+
+// root returns the run at the top of a tree of child runs, as far as it is there.
+func root(byID map[string]*runlog.Info, info *runlog.Info) *runlog.Info {
+	for range byID { // no more, should they be in a circle
+		up := byID[info.Parent]
+		if !info.IsChild() || up == nil {
+			break
+		}
+		info = up
+	}
+	return info
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/superstep-dev/superstep/agent/team"
@@ -21,6 +22,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/live"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/summary"
+	"github.com/superstep-dev/superstep/internal/traceid"
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/internal/waitlist"
 	"github.com/superstep-dev/superstep/journal"
@@ -54,6 +57,12 @@ type Options struct {
 	// processes. The first path at which a socket can be created is used; paths of more than 100 bytes are skipped. If nil, there is no socket, and other
 	// processes follow the store.
 	Sockets func(id string) []string
+	// Observe, if non-nil, is called with every stored record of every run that executes here, from the run's first on, and with the live-only records of
+	// the execution. Live reports whether the record was written by this execution. The run does not wait for it, but its outcome does.
+	Observe func(id string, r runlog.Record, live bool)
+	// Propagate passes the place of an effect in the trace of its run on to the effect, see journal.Scope.Traceparent: models, MCP servers and external
+	// agents get it.
+	Propagate bool
 	// Trusted reports whether an imported run may be continued here. The default is no: such a
 	// run can be read and replayed, and every call that would continue it returns *UntrustedError.
 	Trusted func(*runlog.Imported) (bool, error)
@@ -101,18 +110,23 @@ type Engine struct {
 	active int                // how many execute, with those that were fenced off and have not ended yet
 	deaf   context.CancelFunc // ends listen, which runs while any is active
 	later  map[string]later   // those that Recover leaves alone for a while
+	swept  time.Time          // when sweep looked last
 	closed bool
 	work   sync.WaitGroup // runs, and calls that may start one
 
-	taking sync.Mutex    // guards list
-	list   waitlist.List // the runs that wait for a worker, as far as Recover knows them
-	load   Load          // guarded by mu
-	freed  chan struct{} // receives a value when a run that Recover has taken has ended
+	tend    tending
+	serving atomic.Bool   // Serve executes what nobody executes, children too
+	taking  sync.Mutex    // guards list
+	list    waitlist.List // the runs that wait for a worker, as far as Recover knows them
+	load    Load          // guarded by mu
+	freed   chan struct{} // receives a value when a run that Recover has taken has ended
 }
 
 // New creates an engine. It reports every mistake in its workflows at once. The caller must close the store after the engine.
 func New(store runlog.Store, opt *Options) (*Engine, error) {
-	e := &Engine{store: store, runs: map[string]*Run{}, later: map[string]later{}, freed: make(chan struct{}, 1)}
+	e := &Engine{
+		store: store, runs: map[string]*Run{}, later: map[string]later{}, freed: make(chan struct{}, 1), tend: tending{make(chan struct{}, 1)},
+	}
 	if opt != nil {
 		e.opt = *opt
 	}
@@ -160,6 +174,8 @@ type StartOptions struct {
 	SnapshotEvery int
 	// Queue is what a run needs of the worker that takes it, see Enqueue. Start ignores it.
 	Queue *runlog.Queue
+	// Trace is the traceparent (W3C Trace Context) of the caller: the run's spans belong to that trace. Anything that is not one is ignored.
+	Trace string
 	// Observe, if non-nil, is called with every record of the run from its first on, including the live-only ones of this execution, in order and on one
 	// goroutine. The run does not wait for it, but its outcome does.
 	Observe func(runlog.Record, error)
@@ -187,7 +203,7 @@ func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage,
 	if err := e.record(ctx, j, n, runlog.Running); err != nil {
 		return nil, err
 	}
-	return e.launch(ctx, j, &launching{ResumeOptions{Answer: n.Answer, Observe: n.Observe}, n.w, n.inputs, n.SnapshotEvery}), nil
+	return e.launch(ctx, j, &launching{ResumeOptions{Answer: n.Answer, Observe: n.Observe}, n.w, n.inputs, n.SnapshotEvery, nil, traced(n.Trace)}), nil
 }
 
 // A beginning is a run that is about to be created.
@@ -243,7 +259,7 @@ func (e *Engine) record(ctx context.Context, j *journal.Journal, n *beginning, s
 		}
 	}
 	started := runlog.RunStarted{Workflow: n.w.Name, Inputs: n.inputs, Pinned: n.pinned, Engine: Version, Sandbox: e.opt.Sandbox(), Title: n.Title, Timed: true,
-		Budget: n.Budget, Every: n.SnapshotEvery}
+		Budget: n.Budget, Every: n.SnapshotEvery, Trace: traced(n.Trace)}
 	if status == runlog.Queued {
 		if started.Queue = n.Queue; n.Queue == nil {
 			started.Queue = &runlog.Queue{}
@@ -253,6 +269,14 @@ func (e *Engine) record(ctx context.Context, j *journal.Journal, n *beginning, s
 		return e.undo(ctx, j, err)
 	}
 	return nil
+}
+
+// traced returns a traceparent, or "" for anything else.
+func traced(parent string) string {
+	if _, ok := traceid.Parse(parent); !ok {
+		return ""
+	}
+	return parent
 }
 
 // undo removes a run that could not be started, and returns the reason.
@@ -380,13 +404,21 @@ func takes(info *runlog.Info) bool {
 }
 
 func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOptions) (*Run, error) {
-	if j.Info().Cancel { // whoever held it then did not get to it
-		if err := j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil); err != nil {
-			return nil, err
+	cancelled := func() error {
+		err := j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil)
+		if err == nil {
+			info := j.Info()
+			err = e.cancelChildren(ctx, &info)
 		}
-		return nil, &runlog.EndedError{ID: j.ID(), Status: runlog.Cancelled}
+		return cmp.Or[error](err, &runlog.EndedError{ID: j.ID(), Status: runlog.Cancelled})
+	}
+	if j.Info().Cancel { // whoever held it then did not get to it
+		return nil, cancelled()
 	}
 	started, err := e.started(ctx, j.ID())
+	if err == nil && e.orphaned(ctx, started.Child) {
+		return nil, cancelled()
+	}
 	if err == nil {
 		err = e.trusts(j.ID(), j.Imported()) // it may be another run of that ID by now
 	}
@@ -406,7 +438,19 @@ func (e *Engine) resume(ctx context.Context, j *journal.Journal, opt *ResumeOpti
 	if err := j.Write(ctx, runlog.Running, runlog.KindRunResumed, "", resumed); err != nil {
 		return nil, err
 	}
-	return e.launch(ctx, j, &launching{*opt, w, started.Inputs, started.Every}), nil
+	if len(j.Children()) > 0 { // those that were paused with it are resumed with it
+		info := j.Info()
+		err := e.downward(ctx, &info, func(child *runlog.Info) error {
+			if sum := summary.Of(child); child.Status != runlog.Paused || sum == nil || sum.Waits != summary.Operator {
+				return nil
+			}
+			return e.requeue(ctx, child.ID, nil)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return e.launch(ctx, j, &launching{*opt, w, started.Inputs, started.Every, started.Child, started.Trace}), nil
 }
 
 // workflowOf returns the workflow that a run has pinned.
@@ -471,7 +515,7 @@ func (e *Engine) finished(ctx context.Context, info runlog.Info) (*Run, error) {
 	return r, nil
 }
 
-// Cancel cancels a run, whichever process executes it. If none does, the run is cancelled when Cancel returns; otherwise soon after.
+// Cancel cancels a run and its child runs, whichever process executes it. If none does, the run is cancelled when Cancel returns; otherwise soon after.
 func (e *Engine) Cancel(ctx context.Context, id string) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -502,7 +546,13 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 	} else {
 		err = j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil)
 	}
-	return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+	if err = errors.Join(err, j.Close(context.WithoutCancel(ctx))); err != nil {
+		return err
+	}
+	if info.IsChild() {
+		e.delivered(ctx, info.Parent)
+	}
+	return e.cancelChildren(ctx, &info)
 }
 
 // An unknownAgentError reports that a run has no such sub-agent that could be cancelled.
@@ -525,14 +575,25 @@ func (e *unknownAgentError) Error() string {
 	return fmt.Sprintf("run %s runs no sub-agent %q%s Those that run are: %s", e.Run, e.Agent, hint, cmp.Or(strings.Join(e.Known, ", "), "none"))
 }
 
-// Pause pauses a run until it is resumed, whichever process executes it: no new task starts, and Pause returns when the running ones have ended. If no
-// process executes the run, no worker resumes it. By names the user who asks.
+// Pause pauses a run and its child runs until it is resumed, whichever process executes it: no new task starts, and Pause returns when the running ones
+// have ended. If no process executes the run, no worker resumes it. By names the user who asks.
 func (e *Engine) Pause(ctx context.Context, id, by string) error {
 	leave, err := e.enter()
 	if err != nil {
 		return err
 	}
 	defer leave()
+	if err := e.pause(ctx, id, by); err != nil {
+		return err
+	}
+	info, err := e.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	return e.downward(ctx, &info, func(child *runlog.Info) error { return e.Pause(ctx, child.ID, by) })
+}
+
+func (e *Engine) pause(ctx context.Context, id, by string) (err error) {
 	paused := runlog.RunPaused{By: cmp.Or(by, "engine")}
 	r := unlisted.Request{Kind: unlisted.KindPause, Time: e.opt.Now().UTC()}
 	if r.Data, err = json.Marshal(paused); err != nil {
@@ -688,8 +749,39 @@ func (e *Engine) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, err
 	return e.store.Runs(ctx, f)
 }
 
-// Delete removes a run and its log.
+// Delete removes a run with its child runs, and their logs. A child cannot be removed before its parent has ended, and a run whose child is held by a
+// process gives the *runlog.BusyError of that child.
 func (e *Engine) Delete(ctx context.Context, id string) error {
+	info, err := e.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	if info.IsChild() && !e.orphaned(ctx, &runlog.Child{Parent: info.Parent}) {
+		return fmt.Errorf("run %s is a child of run %s, which has not ended: cancel or remove that one", id, info.Parent)
+	}
+	infos, err := e.childrenOf(ctx, &info)
+	if err != nil {
+		return err
+	}
+	for i := range infos {
+		if infos[i].Owner != "" {
+			return &runlog.BusyError{ID: infos[i].ID, Owner: infos[i].Owner}
+		}
+	}
+	if err := e.remove(ctx, id); err != nil {
+		return err
+	}
+	for i := range infos { // their parent is gone
+		err := e.Delete(ctx, infos[i].ID)
+		if err != nil && !errors.As(err, new(*runlog.NotFoundError)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes a run and its log.
+func (e *Engine) remove(ctx context.Context, id string) error {
 	if err := e.store.Delete(ctx, id); err != nil {
 		return err
 	}
@@ -715,7 +807,10 @@ func (e *AmbiguousError) Error() string {
 	return b.String()
 }
 
+func isChild(i runlog.Info) bool { return i.IsChild() }
+
 // Find returns the run that a reference names: its ID, a unique prefix of its ID, "@last" for the newest run, "@-2" for the one before it, and so on.
+// Child runs are named by IDs and prefixes that fit no other run.
 func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 	if back, ok := strings.CutPrefix(ref, "@"); ok {
 		n := 1
@@ -727,9 +822,13 @@ func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 			n = -d
 		}
 		infos, err := e.store.Runs(ctx, &runlog.Filter{Limit: n})
+		if err == nil && slices.ContainsFunc(infos, isChild) { // which nobody has started by hand
+			infos, err = e.store.Runs(ctx, nil)
+		}
 		if err != nil {
 			return runlog.Info{}, err
 		}
+		infos = slices.DeleteFunc(infos, isChild)
 		if len(infos) < n {
 			return runlog.Info{}, fmt.Errorf("%q: there are %d runs", ref, len(infos))
 		}
@@ -743,6 +842,9 @@ func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 		if info.ID == ref {
 			return info, nil
 		}
+	}
+	if tops := slices.DeleteFunc(slices.Clone(infos), isChild); len(tops) == 1 { // the others begin with its ID, perhaps
+		return tops[0], nil
 	}
 	switch {
 	case ref == "" || len(infos) == 0:

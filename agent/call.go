@@ -238,7 +238,7 @@ func (r *run) call(ctx context.Context, turn, i int, c model.Call, f *fate) (too
 			return r.act(ctx, action, r.place(action, turn, i), e.Key, r.toolCall(c, key))
 		}
 		use := r.toolCall(c, key)
-		use.Approved = f.seen
+		use.Approved, use.Trace = f.seen, r.scope.Traceparent(e.Key)
 		return r.use(ctx, e.Key, c.Name, use)
 	})
 	var happened *journal.HappenedError

@@ -302,7 +302,11 @@ func (o *outside) step(ctx context.Context, key, kind string) (*external.Stepped
 		_ = json.Unmarshal(output, &out) // it was encoded as one
 		return runlog.Amount{Turns: turns, Tokens: int64(out.Usage.In) + int64(out.Usage.Out), Money: out.Money}
 	}
-	out, err := journal.Do(ctx, o.scope, e, func(ctx context.Context, _ string) (*external.Stepped, error) { return o.x.Step(ctx, o.with(s)) })
+	out, err := journal.Do(ctx, o.scope, e, func(ctx context.Context, _ string) (*external.Stepped, error) {
+		traced := o.with(s)
+		traced.Trace = o.scope.Traceparent(key)
+		return o.x.Step(ctx, traced)
+	})
 	var happened *journal.HappenedError
 	if errors.As(err, &happened) {
 		return &external.Stepped{Lost: true}, nil

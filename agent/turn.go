@@ -175,6 +175,9 @@ func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint st
 		resp, err := journal.Do(ctx, r.scope, effect, func(ctx context.Context, key string) (*model.Response, error) {
 			keyed := *req
 			keyed.Key = key
+			keyed.Trace = r.scope.Traceparent(effect.Key)
+			var origin model.Origin
+			keyed.Answered = func(o model.Origin) { origin = o }
 			keyed.Messages = slices.Clone(req.Messages)
 			var sofar heard
 			begun := false
@@ -190,6 +193,9 @@ func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint st
 			if err != nil && sofar.count > 0 {
 				sofar.flush()
 				err = &cutError{err, sofar.said}
+			}
+			if resp != nil {
+				resp.Origin = origin
 			}
 			return resp, r.classify(err)
 		})

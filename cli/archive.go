@@ -20,8 +20,9 @@ import (
 
 func runsExport(a *app) *cobra.Command {
 	f := host.ExportOptions{Out: a.out}
+	var otlp string
 	cmd := &cobra.Command{
-		Use: "export ID", Short: "Export a run as one JSON Lines file, or as a folder to read", Args: oneRun, ValidArgsFunction: a.ids,
+		Use: "export ID", Short: "Export a run as one JSON Lines file, or as a folder to read", ValidArgsFunction: a.ids,
 		Long: `Export a run as one JSON Lines file, or as a folder to read
 
 Credentials are taken out of what is written. With --unredacted the file is the log as it is, which
@@ -29,10 +30,17 @@ can be imported elsewhere and replayed there.`,
 		Example: examples(a.cfg.Name,
 			"runs export @last > run.jsonl", "",
 			"runs export 7f3a --file run.jsonl --unredacted", "as it is, to go on with it elsewhere",
-			"runs export 7f3a --dir out", "run.json, agents, reports and logs"),
-		RunE: a.onRun(func(ctx context.Context, _ *superstep.Engine, info runlog.Info, _ []string) error {
+			"runs export 7f3a --dir out", "run.json, agents, reports and logs",
+			"runs export 7f3a --otlp", "its spans, to OTEL_EXPORTER_OTLP_ENDPOINT"),
+		RunE: a.onRun(func(ctx context.Context, _ *superstep.Engine, info runlog.Info, args []string) error {
+			if len(args) > 1 {
+				otlp = args[1]
+			}
 			if f.File != "" && f.Dir != "" {
 				return usage("runs export: --file or --dir, not both")
+			}
+			if otlp != "" {
+				return a.sendSpans(ctx, info.ID, otlp, f.File != "" || f.Dir != "")
 			}
 			wrote := cmp.Or(f.Dir, f.File)
 			if err := a.host().Export(ctx, info.ID, &f); err != nil || wrote == "" {
@@ -44,7 +52,32 @@ can be imported elsewhere and replayed there.`,
 	cmd.Flags().StringVar(&f.File, "file", "", "write the log into this `file` (default: standard output)")
 	cmd.Flags().StringVar(&f.Dir, "dir", "", "write a folder for people into this `folder`")
 	cmd.Flags().BoolVar(&f.Unredacted, "unredacted", false, "take nothing out")
+	cmd.Flags().StringVar(&otlp, "otlp", "", "send the spans of the run to a collector, by `url`; none for the one of the environment")
+	cmd.Flags().Lookup("otlp").NoOptDefVal = environment
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if otlp == environment && len(args) == 2 { // the address is a word of its own
+			return nil
+		}
+		return oneRun(cmd, args)
+	}
 	return cmd
+}
+
+// environment stands for the collector that the environment names.
+const environment = "environment"
+
+func (a *app) sendSpans(ctx context.Context, id, to string, files bool) error {
+	switch {
+	case files:
+		return usage("runs export: --otlp writes no file; leave --file and --dir out")
+	case to == environment:
+		to = ""
+	}
+	n, err := a.host().SendSpans(ctx, id, to)
+	if err != nil {
+		return &Error{Exit: ExitFailed, Code: "telemetry", Err: err, Message: err.Error()}
+	}
+	return a.tell(map[string]any{"run": id, "spans": n}, "sent "+inwords.Plural(n, "span"))
 }
 
 func absolute(path string) string {

@@ -108,6 +108,7 @@ type settings struct {
 	keyFile   string
 	volatile  bool
 	offline   bool
+	otel      bool
 	model     string
 	leave     leave         // of the commands that execute a run
 	turn      time.Duration // the longest turn of a model, 0 for the default
@@ -161,7 +162,7 @@ func newApp(cfg *host.Config, opt *Options) *app {
 // host returns the host of the program with the current settings.
 func (a *app) host() *host.Host {
 	s := a.chosen()
-	as := fmt.Sprintf("%q %q %q %q %t %t %q %q %s %d %q %t %t %q %t %t", s.DataDir, s.Store, s.Origin, s.KeyFile, s.Volatile, s.Offline, s.Model, s.UserModel,
+	as := fmt.Sprintf("%q %q %q %q %t %t %t %q %q %s %d %q %t %t %q %t %t", s.DataDir, s.Store, s.Origin, s.KeyFile, s.Volatile, s.Offline, s.OTel, s.Model, s.UserModel,
 		s.TurnTimeout, s.Concurrency, s.OnAsk, s.Headless, s.TrustProject, s.Rules, s.Fresh, s.Replay)
 	if as != a.as {
 		a.opened, a.as = a.opened.With(s), as
@@ -177,7 +178,7 @@ func (a *app) chosen() host.Settings {
 	}
 	rules, _ := a.set.leave.rules() // they were checked
 	return host.Settings{
-		DataDir: a.set.dataDir, Store: a.set.store, Origin: storeOrigin(a), KeyFile: a.set.keyFile, Volatile: a.set.volatile, Offline: a.set.offline,
+		DataDir: a.set.dataDir, Store: a.set.store, Origin: storeOrigin(a), KeyFile: a.set.keyFile, Volatile: a.set.volatile, Offline: a.set.offline, OTel: a.set.otel,
 		Model: a.set.model, UserModel: userModel, TurnTimeout: a.set.turn, Concurrency: a.set.width, AgentProcesses: a.set.processes, Rules: rules,
 		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives,
 		Notice: a.told,

@@ -26,10 +26,15 @@ func (r *running) addDetach(cmd *cobra.Command) {
 // runID is the hidden flag with the ID of a new run.
 const runID = "run-id"
 
+// traceFlag is the hidden flag with the traceparent of who starts the run. The default is the variable TRACEPARENT.
+const traceFlag = "trace"
+
 // addID adds that flag.
 func (r *running) addID(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.id, runID, "", "")
 	cmd.Flags().Lookup(runID).Hidden = true
+	cmd.Flags().StringVar(&r.trace, traceFlag, "", "")
+	cmd.Flags().Lookup(traceFlag).Hidden = true
 }
 
 // startDetached starts this command again in a separate process, and prints the ID of its run.

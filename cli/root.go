@@ -174,6 +174,7 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.BoolVar(&s.NoBell, "no-bell", false, "do not ring when a question waits for you")
 	f.BoolVar(&s.NoInput, "no-input", false, "never read standard input")
 	f.BoolVar(&s.offline, "offline", false, "open no connection but to this machine")
+	f.BoolVar(&s.otel, "otel", false, "send traces and metrics of runs to OTEL_EXPORTER_OTLP_ENDPOINT (default: http://localhost:4318)")
 	f.StringVar(&s.config, "config", s.config, "the user's configuration, a `file`; also SUPERSTEP_CONFIG")
 }
 
@@ -201,7 +202,7 @@ func globalHelp(a *app) string {
 	configurable(a).VisitAll(func(f *pflag.Flag) { variables = append(variables, host.Variable(f.Name)) })
 	return "Flags of every command\n\n" + strings.TrimRight(f.FlagUsagesWrapped(a.tty.Width()), "\n") +
 		"\n\n" + inwords.Wrap("A flag goes before its variable, a variable before the configuration (`"+a.cfg.Name+" config list`). The variables are:", a.tty.Width()) + "\n  " +
-		strings.Join(append(variables, "SUPERSTEP_CONFIG", "SUPERSTEP_STORE_KEY", "SUPERSTEP_CACHE_DIR", "SUPERSTEP_EMBEDDINGS"), "\n  ")
+		strings.Join(append(variables, "SUPERSTEP_CONFIG", "SUPERSTEP_STORE_KEY", "SUPERSTEP_CACHE_DIR", "SUPERSTEP_EMBEDDINGS", "SUPERSTEP_OTEL_NAMES"), "\n  ")
 }
 
 // configure settles the flags: those given, then SUPERSTEP_*, then the user's configuration,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,6 +50,7 @@ type running struct {
 	detached   string        // this is that process; see detach.Hidden
 	id         string        // of a new run, "" for any
 	queue      *runlog.Queue // of a run that is left to a worker
+	trace      string        // of a new run, "" for that of the environment
 }
 
 func (r *running) add(f *pflag.FlagSet) {
@@ -317,7 +319,8 @@ func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.G
 	return executeRun(ctx, a, &job{
 		engine: engine, flags: r, answers: ans,
 		begin: func(ctx context.Context, answer superstep.Answering, observe func(runlog.Record, error)) (*superstep.Run, error) {
-			return engine.Start(ctx, name, inputs, &superstep.StartOptions{ID: r.id, Answer: answer, Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
+			return engine.Start(ctx, name, inputs, &superstep.StartOptions{ID: r.id, Trace: cmp.Or(r.trace, a.cfg.Env("TRACEPARENT")), Answer: answer,
+				Observe: observe, Budget: r.budget(), SnapshotEvery: r.every})
 		},
 	})
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,12 +144,14 @@ func (a *app) completeRun(cmd *cobra.Command, flag string, words func(ctx contex
 func runsList(a *app) *cobra.Command {
 	var statuses []string
 	var limit int
+	var of string
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, SuggestFor: []string{"ps", "status"}, Short: "List runs, the newest first", Args: none,
 		Example: examples(a.cfg.Name, "runs list", "", "runs list --status failed,paused --limit 5", "", "runs list -o json", ""),
 	}
 	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only these: "+strings.Join(statusNames(), ", "))
 	cmd.Flags().IntVar(&limit, "limit", 20, "at most this many, 0 for all")
+	cmd.Flags().StringVar(&of, "of", "", "only the child runs of this run")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f := &runlog.Filter{}
 		if limit > 0 {
@@ -163,25 +166,89 @@ func runsList(a *app) *cobra.Command {
 		if limit < 0 {
 			return usage(fmt.Sprintf("--limit: want 0 or more, got %d", limit))
 		}
-		infos, err := listRuns(cmd.Context(), a, f)
+		infos, err := a.family(cmd.Context(), f, of)
 		if err != nil {
 			return err
 		}
-		more := limit > 0 && len(infos) > limit
-		if more {
-			infos = infos[:limit]
+		tops := 0
+		more := slices.IndexFunc(infos, func(i runlog.Info) bool {
+			if !i.IsChild() || of != "" {
+				tops++
+			}
+			return limit > 0 && tops > limit
+		})
+		if more >= 0 {
+			infos = infos[:more]
 		}
 		if len(infos) == 0 && len(f.Status) > 0 && !a.programs() {
 			a.err.line(fmt.Sprintf("no run in %s is %s; `%s` shows all", storeName(a), strings.Join(statuses, " or "), a.hint("runs", "list")))
 			return nil
 		}
-		if err := printList(cmd.Context(), a, infos); err != nil || !more {
+		if err := printList(cmd.Context(), a, infos); err != nil || more < 0 {
 			return err
 		}
 		a.note(fmt.Sprintf("older runs are not shown; `%s --limit 0` shows all", a.hint("runs", "list")))
 		return nil
 	}
 	return cmd
+}
+
+// family lists runs. It puts the child runs of a listed run into its place, at most three of them, or lists only those of one run.
+func (a *app) family(ctx context.Context, f *runlog.Filter, of string) ([]runlog.Info, error) {
+	if of != "" {
+		e, info, err := findRun(ctx, a, of)
+		if err != nil {
+			return nil, err
+		}
+		infos, err := e.Children(ctx, info.ID)
+		return slices.DeleteFunc(infos, func(i runlog.Info) bool { return !f.Takes(i.Status) }), err
+	}
+	infos, err := listRuns(ctx, a, f)
+	if err != nil || !slices.ContainsFunc(infos, func(i runlog.Info) bool { return i.IsChild() }) {
+		return infos, err
+	}
+	all := *f
+	all.Limit = 0 // a large family would leave no room for others
+	if infos, err = listRuns(ctx, a, &all); err != nil || a.programs() && f.Limit == 0 {
+		return infos, err
+	}
+	listed, below := map[string]bool{}, map[string][]runlog.Info{}
+	for i := range infos {
+		listed[infos[i].ID] = true
+	}
+	var tops []runlog.Info
+	for i := range infos {
+		if infos[i].IsChild() && listed[infos[i].Parent] {
+			below[infos[i].Parent] = append(below[infos[i].Parent], infos[i])
+		} else {
+			tops = append(tops, infos[i])
+		}
+	}
+	if f.Limit > 0 && len(tops) > f.Limit {
+		tops = tops[:f.Limit]
+	}
+	const shown = 3
+	var out []runlog.Info
+	for i := range tops {
+		children := below[tops[i].ID]
+		slices.SortStableFunc(children, func(a, b runlog.Info) int { return cmp.Compare(rank(a.Status), rank(b.Status)) })
+		out = append(append(out, tops[i]), children[:min(shown, len(children))]...)
+		if hidden := len(children) - shown; hidden > 0 {
+			a.note(fmt.Sprintf("run %s has %d more children; `%s` shows all", tops[i].ID, hidden, a.hint("runs", "list", "--of", tops[i].ID, "--limit", "0")))
+		}
+	}
+	return out, nil
+}
+
+// rank orders child runs: those that need somebody, those that execute, those that have ended.
+func rank(s runlog.Status) int {
+	switch s {
+	case runlog.Paused, runlog.Failed, runlog.Quarantined:
+		return 0
+	case runlog.Completed, runlog.Partial, runlog.Cancelled:
+		return 2
+	}
+	return 1
 }
 
 // statusNames returns the names of run statuses as listings show them.
@@ -222,7 +289,11 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 		if i.Created.Unix() <= 0 { // that is what is damaged
 			age = "-"
 		}
-		row := []string{i.ID, status(pal, i.Status) + why(&list[n]), age, transcript.Line(i.Workflow), transcript.Line(i.Title)}
+		id := i.ID
+		if i.Child {
+			id = "└ " + id
+		}
+		row := []string{id, status(pal, i.Status) + why(&list[n]), age, transcript.Line(i.Workflow), transcript.Line(i.Title)}
 		if costs {
 			row = slices.Insert(row, 3, i.Cost.String())
 		}

@@ -295,6 +295,9 @@ func showTask(a *app, put func(string, ...any), p tui.Palette, t *transcript.Tas
 	if t.Attempt > 1 {
 		facts = append(facts, fmt.Sprintf("attempt %d", t.Attempt))
 	}
+	if t.Run != "" {
+		facts = append(facts, "run "+t.Run)
+	}
 	facts = append(facts, inwords.Brief(t.Time.Elapsed(now)))
 	word := string(t.State)
 	switch t.State {

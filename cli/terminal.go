@@ -159,6 +159,9 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 		}
 		args = []string{"run", s.Workflow, "--" + runID + "=" + s.ID}
 	}
+	if s.Trace != "" && s.Run == "" {
+		args = append(args, "--"+traceFlag+"="+s.Trace)
+	}
 	if s.Model != "" && s.Run == "" {
 		args = append(args, "--model="+s.Model)
 	}

@@ -244,7 +244,7 @@ func (s *server) start(ctx context.Context, st *Start) (string, error) {
 			set.Model = st.Model
 			h = h.With(set)
 		}
-		run, err = h.Start(s.ctx, st.Workflow, st.Inputs, &superstep.StartOptions{ID: st.ID})
+		run, err = h.Start(s.ctx, st.Workflow, st.Inputs, &superstep.StartOptions{ID: st.ID, Trace: st.Trace})
 	}
 	if err != nil {
 		return "", err

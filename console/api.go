@@ -14,8 +14,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/promtext"
 	"github.com/superstep-dev/superstep/internal/strict"
-	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -486,26 +486,7 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	runs, open, tokens, money := map[string]int{}, 0, int64(0), int64(0)
-	for i := range infos {
-		runs[string(infos[i].Status)]++
-		if sum := summary.Of(&infos[i]); sum != nil {
-			if !infos[i].Status.Ended() {
-				open += sum.Open
-			}
-			tokens, money = tokens+sum.Tokens, money+sum.Cost
-		}
-	}
-	var b strings.Builder
-	fmt.Fprint(&b, "# HELP superstep_runs Runs of the store by status.\n# TYPE superstep_runs gauge\n")
-	for _, status := range slices.Sorted(mapKeys(runs)) {
-		fmt.Fprintf(&b, "superstep_runs{status=%q} %d\n", status, runs[status])
-	}
-	fmt.Fprintf(&b, "# HELP superstep_questions_open Questions that wait for an answer.\n# TYPE superstep_questions_open gauge\nsuperstep_questions_open %d\n", open)
-	fmt.Fprintf(&b, "# HELP superstep_tokens Tokens of all runs of the store.\n# TYPE superstep_tokens gauge\nsuperstep_tokens %d\n", tokens)
-	fmt.Fprintf(&b, "# HELP superstep_cost_dollars Known cost of all runs of the store.\n# TYPE superstep_cost_dollars gauge\nsuperstep_cost_dollars %g\n", float64(money)/1e6)
-	fmt.Fprintf(&b, "# HELP superstep_console_streams Streams of pages and programs that are open.\n# TYPE superstep_console_streams gauge\nsuperstep_console_streams %d\n", s.streams.Load())
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_, err = fmt.Fprint(w, b.String())
-	return err
+	w.Header().Set("Content-Type", promtext.ContentType)
+	return promtext.Write(w, append(promtext.Runs(infos), promtext.Metric{Name: "superstep_console_streams", Help: "Streams of pages and programs that are open.",
+		Values: map[string]float64{"": float64(s.streams.Load())}}))
 }

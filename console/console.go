@@ -45,6 +45,7 @@ type Start struct {
 	Run      string          // to resume, or to continue with Message
 	Message  string          // the next message of the conversation of Run
 	Model    string          // of a new run, "" for the one that is configured
+	Trace    string          // of a new run, see superstep.StartOptions
 }
 
 //go:embed pages static

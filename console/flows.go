@@ -346,7 +346,7 @@ func (s *server) startRun(ctx context.Context, r *http.Request) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	st := &Start{Workflow: w.Name, Inputs: inputs, Model: form.Get("model")}
+	st := &Start{Workflow: w.Name, Inputs: inputs, Model: form.Get("model"), Trace: r.Header.Get("Traceparent")}
 	if key := keyOf(r); key != "" { // also for a console that is started anew
 		st.ID = short("c", key)
 	}

@@ -128,7 +128,9 @@ type Node[S, U any] struct {
 	// UsesAny is true if the node may run any workflow, not only its Uses. The choice is made while
 	// it runs, so adding or removing workflows does not change the node.
 	UsesAny bool
-	Err     error // what is wrong with it, for Compile to report, from whoever made it
+	// Child makes the workflow of a Call a run of its own. If nil, the workflow runs within the task.
+	Child *Child
+	Err   error // what is wrong with it, for Compile to report, from whoever made it
 }
 
 // Input is a check of a node's input. If the check fails and the node that produced the input

@@ -59,6 +59,9 @@ type RunOptions struct {
 	Admit func(path string, agents int) error
 	// Workflows finds the workflows that nodes run by name. If nil, there are none.
 	Workflows func(name string) (Nested, error)
+	// Children creates the run of a workflow that a task runs as a child, unless that run exists; see [Child]. An engine sets it. If nil, such workflows
+	// run within their tasks.
+	Children func(ctx context.Context, c *ChildRun) error
 	// Ended is called once before Run returns, also with an error, with the supersteps that the run
 	// took from its start and the paths of the tasks that failed and were skipped, ordered by
 	// superstep and then by path. It may be nil.
@@ -223,7 +226,7 @@ func (x *execution[S, U]) task(n *node[S, U], t *pregel.Task[message]) *Task {
 	if x.journal == nil && n.fn != nil && n.input == nil {
 		return nil
 	}
-	return &Task{node: n.Name, key: t.Key, visit: t.Visit, inbox: t.Inbox, uses: n.Uses, any: n.UsesAny, opt: &x.opt, scope: x.journal.Scope(x.path(t))}
+	return &Task{node: n.Name, key: t.Key, visit: t.Visit, inbox: t.Inbox, uses: n.Uses, any: n.UsesAny, child: n.Child, opt: &x.opt, scope: x.journal.Scope(x.path(t))}
 }
 
 // exec runs a node until an attempt succeeds or no attempts are left.

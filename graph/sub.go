@@ -36,7 +36,7 @@ func Sub[S, U, S2, U2 any](name string, flow *Flow[S2, U2], in func(S) (S2, erro
 	return n
 }
 
-// Call returns a node that runs a workflow the host has under a name, within the same run.
+// Call returns a node that runs a workflow the host has under a name, within the same run, or as a run of its own if Child of the node is set.
 // In makes its inputs, which encode as a JSON object, and out the update from its output.
 func Call[S, U any](name, workflow string, in func(S) (any, error), out func(json.RawMessage) (U, error)) Node[S, U] {
 	if workflow == "" || in == nil || out == nil {
@@ -61,11 +61,21 @@ func Call[S, U any](name, workflow string, in func(S) (any, error), out func(jso
 			if err != nil {
 				return u, err
 			}
-			output, err := w.RunNested(ctx, inputs, t.Nested(""))
-			if err != nil {
-				return u, fmt.Errorf("%s: %w", workflow, err)
+			if t.child == nil {
+				output, err := w.RunNested(ctx, inputs, t.Nested(""))
+				if err != nil {
+					return u, fmt.Errorf("%s: %w", workflow, err)
+				}
+				return out(output)
 			}
-			return out(output)
+			end, err := t.Child(ctx, "", w, inputs, t.child)
+			if err == nil {
+				err = ChildError(workflow, end)
+			}
+			if err != nil {
+				return u, err
+			}
+			return out(end.Output)
 		},
 	}
 }

@@ -24,6 +24,7 @@ type Task struct {
 	inside   []string // what was skipped in graphs inside of it
 	uses     []string // the workflows that it may run
 	any      bool     // it may run others too
+	child    *Child   // see Node.Child
 	parts    names
 	asked    names // the keys of questions that were given none
 	scope    *journal.Scope

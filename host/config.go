@@ -29,7 +29,7 @@ import (
 var known = map[string]string{
 	"agent-processes": "count", "allow-volatile": "bool", "color": "auto|always|never", "data-dir": "path", "max-agents": "count", "max-calls": "count",
 	"max-concurrency": "count", "max-cost": "money", "max-steps": "count", "max-tokens": "count", "max-turns": "count", "model": "text",
-	"no-bell": "bool", "no-color": "bool", "no-input": "bool", "offline": "bool", "on-ask": "deny|wait|fail|", "output": "text|json|jsonl",
+	"no-bell": "bool", "no-color": "bool", "no-input": "bool", "offline": "bool", "otel": "bool", "on-ask": "deny|wait|fail|", "output": "text|json|jsonl",
 	"parallel-agents": "count", "plain": "bool", "quiet": "bool", "snapshot-every": "count", "store": "store", "store-key-file": "path",
 	"stream-text": "bool", "terminal.calm": "bool", "terminal.history": "bool",
 	"terminal.theme": "default|dark|light|contrast", "timeout": "duration", "turn-timeout": "duration", "verbose": "bool",
@@ -186,7 +186,7 @@ func (h *Host) configure() error {
 	}
 	s.DataDir, s.KeyFile = cmp.Or(s.DataDir, given["data-dir"]), cmp.Or(s.KeyFile, given["store-key-file"])
 	s.Model, s.OnAsk = cmp.Or(s.Model, given["model"]), cmp.Or(s.OnAsk, given["on-ask"])
-	s.Volatile, s.Offline = s.Volatile || on("allow-volatile"), s.Offline || on("offline")
+	s.Volatile, s.Offline, s.OTel = s.Volatile || on("allow-volatile"), s.Offline || on("offline"), s.OTel || on("otel")
 	s.TurnTimeout, s.Concurrency = cmp.Or(s.TurnTimeout, turn), cmp.Or(s.Concurrency, int(width))
 	s.AgentProcesses = cmp.Or(s.AgentProcesses, int(processes))
 	return nil

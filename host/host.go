@@ -25,6 +25,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
+	"github.com/superstep-dev/superstep/telemetry"
 	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -62,6 +63,7 @@ type Settings struct {
 	KeyFile  string // with the keys that encrypt runs; defaults to the text of SUPERSTEP_STORE_KEY
 	Volatile bool   // accept a store that keeps nothing when its server stops
 	Offline  bool   // open no connection but to this machine
+	OTel     bool   // send telemetry, even if no variable names a collector
 
 	Model          string        // of a run; "" for what the rest says
 	UserModel      string        // of the user's configuration, "" for none; it is Model too where nothing else says one
@@ -115,6 +117,10 @@ type shared struct {
 	notices  []string
 	redactor *redact.Redactor
 	agents   *acp.Pool // of other programs, nil before one is used
+
+	telemetry sync.Once
+	sends     *telemetry.Telemetry // nil if it is off
+	sendsNot  error
 }
 
 // own holds the values that a host derives once from its settings.
@@ -202,8 +208,9 @@ func (h *Host) Counts() Counts {
 	return c
 }
 
-// Close ends the agents of other programs, and closes the store, if it was opened.
+// Close ends the agents of other programs, sends what is left of telemetry, and closes the store, if it was opened.
 func (h *Host) Close() error {
+	h.all.sends.Close()
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
 	if h.all.agents != nil {

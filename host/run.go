@@ -7,6 +7,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/telemetry"
 )
 
 // EngineOptions are the options of the runs of one call. Nil means the defaults.
@@ -31,8 +32,47 @@ func (h *Host) Engine(ctx context.Context, opt *EngineOptions) (*superstep.Engin
 	}
 	if !opt.Look {
 		o.Workflows = h.Workflows()
+		t, err := h.telemetry()
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			o.Observe, o.Propagate = t.Apply, true
+		}
 	}
 	return superstep.New(store, o)
+}
+
+// telemetry returns where the telemetry of runs goes, nil if it is off. What is wrong with the variables is an error only if the user has asked for
+// telemetry: otherwise runs do without it. A project has no say in it.
+func (h *Host) telemetry() (*telemetry.Telemetry, error) {
+	h.all.telemetry.Do(func() {
+		c := h.telemetryConfig()
+		if h.all.sends, h.all.sendsNot = telemetry.Open(c); h.all.sendsNot != nil && !c.On {
+			c.Warn("telemetry is off: " + h.all.sendsNot.Error())
+			h.all.sendsNot = nil
+		}
+	})
+	if err := h.all.sendsNot; err != nil {
+		return nil, mistake(err.Error())
+	}
+	return h.all.sends, nil
+}
+
+func (h *Host) telemetryConfig() *telemetry.Config {
+	return &telemetry.Config{On: h.cfg.OTel, Env: h.cfg.Env, Offline: h.cfg.Offline, Version: superstep.Version, Warn: h.cfg.Warn,
+		Options: telemetry.Options{Redact: h.Redactor().Text}}
+}
+
+// SendSpans sends the spans of a run to a collector, "" for the one that the variables name, and returns how many there are.
+func (h *Host) SendSpans(ctx context.Context, id, collector string) (spans int, err error) {
+	store, err := h.Store(ctx, true)
+	if err != nil {
+		return 0, err
+	}
+	c := h.telemetryConfig()
+	c.On, c.Endpoint = true, collector
+	return telemetry.Send(ctx, id, runlog.Records(ctx, store, id, 0), c)
 }
 
 // sandbox returns the kind of sandbox for the commands that runs start, or "" if it is unknown.

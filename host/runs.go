@@ -39,7 +39,8 @@ type RunItem struct {
 	Updated  time.Time     `json:"updated"`
 	Owner    string        `json:"owner,omitempty"`
 	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "message", "" for questions
-	Parent   string        `json:"parent,omitempty"` // of a fork
+	Parent   string        `json:"parent,omitempty"` // of a fork, and of a child
+	Child    bool          `json:"child,omitempty"`  // a task of the parent waits for it
 	Imported *Origin       `json:"imported,omitempty"`
 
 	// The rest is of listings alone, as of the last change of the status or the questions, or about a second ago.
@@ -58,7 +59,7 @@ type RunItem struct {
 // NewRunItem returns a run for a listing, which lacks the budget that is short, if it is non-nil, and was imported if it has an
 // origin.
 func NewRunItem(i *runlog.Info, short *runlog.BudgetError, o *Origin) RunItem {
-	item := RunItem{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, "", i.Parent, o, "", nil, 0, 0, 0, 0, "", 0, nil}
+	item := RunItem{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, "", i.Parent, i.IsChild(), o, "", nil, 0, 0, 0, 0, "", 0, nil}
 	if short != nil {
 		item.Reason = short.FailureCode()
 	}

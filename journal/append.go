@@ -153,7 +153,8 @@ func (j *Journal) put(ctx context.Context, group []*appending) error {
 	j.info.Status, j.info.Summary = cmp.Or(b.Status, j.info.Status), cmp.Or(b.Summary, j.info.Summary)
 	j.mu.Unlock()
 	j.hub.publish(b.Records...)
-	if slices.ContainsFunc(b.Records, func(r runlog.Record) bool { return r.Kind == runlog.KindAnswered || mail.BudgetOf(&r) != nil }) {
+	if j.freed || slices.ContainsFunc(b.Records, func(r runlog.Record) bool { return r.Kind == runlog.KindAnswered || mail.BudgetOf(&r) != nil }) {
+		j.freed = false
 		j.tell() // now that Head says so too: who is told may look whether anything is new
 	}
 	return unread

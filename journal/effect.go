@@ -79,7 +79,7 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	j.mu.Lock()
 	m := j.of(s.path)
 	done, settled := m.settled[e.Key]
-	intents := m.intents[e.Key]
+	intents, kept := m.intents[e.Key], m.held[e.Key]
 	j.mu.Unlock()
 	if settled && done.Error == "" {
 		if done.Hash != e.Hash {
@@ -113,7 +113,7 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 		return nil, err
 	}
 	defer release()
-	if e.Repeat != RepeatFreely {
+	if e.Repeat != RepeatFreely && !(e.Kind == kindRun && intents.open && kept == e.Cost) { // a child run goes on as it was intended
 		intent := runlog.Intended{Key: e.Key, Kind: e.Kind, Name: e.Name, Once: e.Repeat == RepeatNever, Hash: e.Hash, Input: input, Hint: e.Hint, Cost: some(e.Cost)}
 		if err := j.Write(ctx, "", runlog.KindIntended, s.path, intent); err != nil {
 			return nil, err
@@ -123,6 +123,7 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 		j.Live(runlog.KindIntended, s.path, runlog.Intended{Key: e.Key, Kind: e.Kind, Name: e.Name, Hash: e.Hash, Input: input})
 	}
 	j.fail("effect.before")
+	j.tries(s.path, e.Key)
 	begun := j.opt.Now()
 	out, err := j.course.perform(ctx, s, e)
 	took := cmp.Or(e.Took, max(0, j.opt.Now().Sub(begun))).Milliseconds()
@@ -134,7 +135,7 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	if err != nil && ctx.Err() != nil {
 		s.keepCut(ctx, e, outcome)
 	}
-	if err != nil && (ctx.Err() != nil || e.Repeat == RepeatFreely && Waits(err)) {
+	if err != nil && (ctx.Err() != nil || (e.Repeat == RepeatFreely || e.Inside) && Waits(err)) {
 		return nil, err // stopped, or waiting for an answer, and not failed
 	}
 	outcome.Hash, outcome.Input, outcome.Output, outcome.Hint, outcome.Spent = e.Hash, input, out, e.Hint, e.cost(out, err)
@@ -182,6 +183,15 @@ func (s *Scope) keepCut(ctx context.Context, e *Effect, d runlog.Settled) {
 
 // effect names an effect of a run.
 type effect struct{ path, key string }
+
+// tries counts an attempt of an effect, if effects are told their place in the trace of the run.
+func (j *Journal) tries(path, key string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.tried != nil {
+		j.tried[effect{path, key}]++
+	}
+}
 
 // First notes that the running effect of the task with that key has its first output, such as the first token of a model. Only the first call counts.
 func (s *Scope) First(key string) {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/traceid"
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -47,6 +48,8 @@ type Journal struct {
 	begun  map[string]timing    // of tasks that execute, by path
 	firsts map[effect]time.Time // when effects under way gave their first output
 	seats  seats
+	trace  *traceid.Context // of the run, nil if effects are not told of it
+	tried  map[effect]int   // how often effects were performed, if they are
 
 	cancels cancels
 }
@@ -120,6 +123,15 @@ func Open(ctx context.Context, store runlog.Store, id string, opt *Options) (*Jo
 // ID returns the ID of the run.
 func (j *Journal) ID() string { return j.id }
 
+// Propagate makes Traceparent return places in the trace of the run. Parent is the traceparent of who started the run, "" for none. It is called before
+// the run executes.
+func (j *Journal) Propagate(parent string) {
+	c := traceid.Of(j.id, parent)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.trace, j.tried = &c, map[effect]int{}
+}
+
 // Info describes the run as this journal has written it so far. Updated, Owner, Cancel and Takeovers keep the values they had when the journal was
 // opened.
 func (j *Journal) Info() runlog.Info {
@@ -135,11 +147,14 @@ func (j *Journal) recover(ctx context.Context) error {
 		return nil // a new run has nothing to read
 	}
 	if j.info.Snapshot > 1 {
-		im, err := runlog.Origin(ctx, j.store, j.id)
+		started, err := runlog.Started(ctx, j.store, j.id)
 		if err != nil {
 			return err
 		}
-		if j.noteOrigin(im); j.info.Snapshot > 2 {
+		if started == nil {
+			started = &runlog.RunStarted{}
+		}
+		if j.noteOrigin(started); j.info.Snapshot > 2 {
 			err = j.recoverSum(ctx)
 		}
 		if err != nil {
@@ -266,6 +281,12 @@ func (j *Journal) waits(m *memory) bool {
 func (j *Journal) Head() uint64 {
 	_, head := j.hub.position()
 	return head
+}
+
+// Held renews the lease, and returns ErrFenced if another process holds the run.
+func (j *Journal) Held(ctx context.Context) error {
+	_, err := j.log.Renew(ctx)
+	return err
 }
 
 // Cancelled renews the lease and reports whether a user asked to cancel the run.

@@ -222,7 +222,7 @@ func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) err
 	// a worker resumes it. One that began queued is queued again.
 	status := runlog.Status("")
 	j.mu.Lock()
-	if j.info.Status == runlog.Paused && !j.paused && len(j.open()) == 1 {
+	if j.info.Status == runlog.Paused && !j.paused && (len(j.open()) == 1 || a.By == runlog.ByRun) {
 		if status = runlog.Running; j.sum.now.Queue != nil {
 			status = runlog.Queued
 		}
@@ -251,6 +251,9 @@ func (v *recovered) answerable(id, path string, a *runlog.Answer) (*runlog.Answe
 		return nil, nil
 	} else if answered {
 		return nil, &AnsweredError{path, a.Key}
+	}
+	if q.Kind == runlog.QuestionRun && !a.Denied && a.By != runlog.ByRun {
+		return nil, &UnfitError{path, a.Key, fmt.Sprintf("comes from run %s; cancel that run to go on without it", q.Run)}
 	}
 	if !a.Denied {
 		if err := q.Fits(a.Value); err != nil {

@@ -31,6 +31,8 @@ type recovered struct {
 
 	head     uint64           // when the journal was opened
 	imported *runlog.Imported // nil if the run was not made of a file
+	child    *runlog.Child    // nil if no task waits for the run
+	freed    bool             // a child run has ended, and what was set aside for it is free
 	own      string           // see Scope.Own; "" for keys as they are
 }
 
@@ -80,9 +82,10 @@ type memory struct {
 
 // intents counts the intents of an effect, and notes whether the last one has no outcome.
 type intents struct {
-	n    int
-	open bool
-	hint string
+	n     int
+	open  bool
+	hint  string
+	limit runlog.Budget // that the run had then
 }
 
 // of returns the memory of a scope. The caller holds mu.
@@ -118,7 +121,7 @@ func (v *recovered) note(r *runlog.Record) error {
 	switch d := data.(type) {
 	case *runlog.RunStarted:
 		if r.Seq == 1 {
-			v.noteOrigin(d.Imported)
+			v.noteOrigin(d)
 		}
 		v.ledger.give(d.Budget)
 	case *runlog.RunResumed:
@@ -135,7 +138,7 @@ func (v *recovered) note(r *runlog.Record) error {
 	case *runlog.Intended:
 		m := v.of(r.Path)
 		m.last, m.at = d.Key, r.Seq
-		put(&m.intents, d.Key, intents{m.intents[d.Key].n + 1, true, d.Hint})
+		put(&m.intents, d.Key, intents{m.intents[d.Key].n + 1, true, d.Hint, v.ledger.limit})
 		if d.Cost != nil {
 			v.ledger.hold(m, d.Key, *d.Cost)
 		}
@@ -148,6 +151,7 @@ func (v *recovered) note(r *runlog.Record) error {
 		put(&m.settled, d.Key, *d)
 		put(&m.intents, d.Key, intents{n: m.intents[d.Key].n})
 		v.ledger.settle(m, d)
+		v.freed = v.freed || d.Kind == kindRun
 	case *runlog.Question:
 		m := v.of(r.Path)
 		m.last, m.at = d.Key, r.Seq
@@ -357,7 +361,7 @@ func (v *recovered) restore(c *carry.Data, at time.Time) {
 			put(&m.settled, d.Key, d)
 		}
 		for _, d := range s.Intents {
-			put(&m.intents, d.Key, intents{d.N, d.Open, d.Hint})
+			put(&m.intents, d.Key, intents{d.N, d.Open, d.Hint, v.ledger.limit})
 			if d.Open && d.Cost != nil {
 				v.ledger.hold(m, d.Key, *d.Cost)
 			}
@@ -392,8 +396,10 @@ func (v *recovered) drop(path string) {
 }
 
 // noteOrigin keeps the mark of the first record, nil for none.
-func (v *recovered) noteOrigin(im *runlog.Imported) {
+func (v *recovered) noteOrigin(d *runlog.RunStarted) {
+	im := d.Imported
 	v.imported, v.sum.now.Imported = im, im != nil
+	v.child, v.sum.now.Child = d.Child, d.Child != nil
 	if im != nil && v.head >= im.Records { // else the records of the file are replayed
 		v.own = im.Nonce
 	}

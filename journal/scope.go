@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/cut"
+	"github.com/superstep-dev/superstep/internal/traceid"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -42,6 +43,25 @@ func (s *Scope) Run() string {
 		return ""
 	}
 	return s.j.id
+}
+
+// Traceparent returns the place of an effect of the task in the trace of the run, as W3C Trace Context writes it; of the task itself if the key is "". It
+// returns "" if nobody wants to know, see Journal.Propagate. It is the same that the telemetry of the log gives.
+func (s *Scope) Traceparent(key string) string {
+	if s == nil {
+		return ""
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	if s.j.trace == nil {
+		return ""
+	}
+	c, n := *s.j.trace, max(1, s.j.tried[effect{s.path, key}])
+	if key == "" {
+		n = s.j.of(s.path).attempts + 1
+	}
+	c.Span = traceid.Span(s.j.id, s.path, key, s.j.info.Epoch, n)
+	return c.String()
 }
 
 // Inner returns the scope of a named part of the task. The name may have the same characters as the name of a node.

@@ -30,7 +30,8 @@ type summing struct {
 	nodes   map[string]int  // of the graph, in order; nil if they are not known
 	open    []summary.Question
 	known   []summary.Question // those of the summary that the run had, for when they were asked
-	people  int                // how many of them are no messages of a conversation
+	people  int                // how many of them need an answer of a person
+	runs    int                // how many of them wait for child runs
 	tops    map[string]top
 	working int // how many of tops neither wait for an answer nor for their next attempt
 	paused  *runlog.RunPaused
@@ -154,7 +155,7 @@ func (s *summing) note(v *recovered, r *runlog.Record, data any, counted bool) {
 	case *runlog.RunPaused:
 		s.paused = d
 	case *runlog.RunStarted:
-		s.now.Imported, s.now.Queue = d.Imported != nil, d.Queue
+		s.now.Imported, s.now.Child, s.now.Queue = d.Imported != nil, d.Child != nil, d.Queue
 	case *runlog.RunResumed:
 		s.paused, s.now.Failed = nil, ""
 		s.tops, s.working = maps.Clone(s.tops), 0
@@ -191,13 +192,21 @@ func (s *summing) ask(q summary.Question) {
 		return
 	}
 	s.open = append(s.open[:len(s.open):len(s.open)], q)
-	if q.Kind != runlog.QuestionMessage {
-		s.people++
-	}
+	s.count(&q, 1)
 	task, _ := topOf(q.Path)
 	is := s.tops[task]
 	is.open++
 	s.put(task, is, false)
+}
+
+// count counts n questions like q.
+func (s *summing) count(q *summary.Question, n int) {
+	switch {
+	case q.Kind == runlog.QuestionRun:
+		s.runs += n
+	case summary.Asks(q.Kind):
+		s.people += n
+	}
 }
 
 // askAgain notes a question that was carried past a snapshot at that time. It was asked before, and nobody knows when if the summary did not have it.
@@ -223,9 +232,7 @@ func (s *summing) close(gone func(*summary.Question) bool) {
 			left = append(left, *q)
 			continue
 		}
-		if q.Kind != runlog.QuestionMessage {
-			s.people--
-		}
+		s.count(q, -1)
 		task, _ := topOf(q.Path)
 		is := s.tops[task]
 		is.open--
@@ -316,10 +323,13 @@ func (s *summing) summary(head uint64, status, or runlog.Status) *summary.Summar
 		status = or
 	}
 	asks := func() string {
-		if s.people == 0 {
-			return summary.Message
+		switch {
+		case s.people > 0:
+			return summary.Person
+		case s.runs > 0:
+			return summary.Run
 		}
-		return summary.Person
+		return summary.Message
 	}
 	switch {
 	case status.Ended() || status == runlog.Failed:
@@ -342,7 +352,7 @@ func (s *summing) summary(head uint64, status, or runlog.Status) *summary.Summar
 	}
 	out.Open = s.people
 	for i := range s.open {
-		if s.open[i].Kind != runlog.QuestionMessage {
+		if summary.Asks(s.open[i].Kind) {
 			out.Questions = append(out.Questions, s.open[i])
 		}
 	}

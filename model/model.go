@@ -41,6 +41,16 @@ type Request struct {
 	// Key identifies the turn. It is the same when a turn is asked for again after a
 	// crash or a failed attempt, so that a provider that knows idempotency keys bills it once.
 	Key string
+	// Trace is the traceparent of the turn, for the provider; "" sends none.
+	Trace string
+	// Answered, if non-nil, is called with the origin of a turn that has ended without an error, if the model knows it.
+	Answered func(Origin)
+}
+
+// Origin tells who gave an answer.
+type Origin struct {
+	Provider string `json:"provider,omitempty"` // such as "openai"
+	ID       string `json:"id,omitempty"`       // the provider's name for the response
 }
 
 // A ToolSpec is a tool as a model sees it.
@@ -144,4 +154,5 @@ type Response struct {
 	Message Message  `json:"message"`
 	Usage   Usage    `json:"usage"`
 	Stop    StopCode `json:"stop"`
+	Origin           // absent in older logs, and in what Collect returns
 }

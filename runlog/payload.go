@@ -21,10 +21,12 @@ type RunStarted struct {
 	Parent   string          `json:"parent,omitempty"`         // of a fork: the run that it goes on from,
 	At       uint64          `json:"at,omitempty"`             // and the record of it that was the last
 	Budget   *Budget         `json:"budget,omitempty"`         // nil for no limit
+	Child    *Child          `json:"child,omitempty"`          // of a run that a task of another run waits for
 	Every    int             `json:"snapshot_every,omitempty"` // supersteps; 0 for snapshots by growth alone
 	Imported *Imported       `json:"imported,omitempty"`       // of a run that was made of a file, and of its forks
 	Timed    bool            `json:"timed,omitempty"`          // records say how long things took; one that does not took less than a millisecond
 	Queue    *Queue          `json:"queue,omitempty"`          // of a run that began queued
+	Trace    string          `json:"trace,omitempty"`          // the traceparent of who started the run: its spans belong to that trace
 }
 
 // RunResumed reports that a process resumed the run.
@@ -275,6 +277,7 @@ type Question struct {
 	TextOutput bool              `json:"text,omitempty"`    // what the effect gave is text, see Answer.Output
 	Call       *QuestionCall     `json:"call,omitempty"`    // of a permission request; absent in logs before there were kinds
 	Took       int64             `json:"took_ms,omitempty"` // how long the task has executed before it asked, since it began or asked before
+	Run        string            `json:"run,omitempty"`     // of QuestionRun: the run whose end is the answer
 }
 
 // QuestionKind is the subject of a question. It is absent in older logs.
@@ -288,6 +291,7 @@ const (
 	QuestionPermission QuestionKind = "permission" // whether a tool may be called
 	QuestionUnknown    QuestionKind = "unknown"    // what became of an effect
 	QuestionMessage    QuestionKind = "message"    // the next message of a conversation: nothing is wanted of anybody
+	QuestionRun        QuestionKind = "run"        // how a child run ends, which is an End: nothing is wanted of anybody
 )
 
 // QuestionCall is the tool call of a permission request, as data: each face words it for itself.

@@ -99,7 +99,7 @@ type Info struct {
 	Owner    string    // who holds it, "" if nobody does
 	Cancel   bool      // a cancellation was requested and not yet carried out
 
-	Parent    string // of a fork: the run it goes on from, "" for none
+	Parent    string // of a fork: the run it goes on from; of a child: the run that waits for it, see IsChild; "" for none
 	Takeovers int    // from processes that died while they ran it, since a hold was last released
 
 	Summary string // as a batch last gave it, "" if none has

@@ -51,6 +51,8 @@ type Call struct {
 	Key  string          // identifies the call across crashes and retries, for tools that are idempotent by key
 	Args json.RawMessage // a JSON object
 
+	Trace string // the traceparent of the call, for whoever it is passed on to; "" for none
+
 	Run   string // the identity of the run, "" without a log
 	Node  string // the path of the task in it, such as "gather/api", "" without a log
 	Agent string // who calls; Workflow if a node or a step does, and not an agent

@@ -11,7 +11,10 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-var _ graph.Nested = (*Workflow)(nil)
+var (
+	_ graph.Detachable = (*Workflow)(nil)
+	_ graph.Detachable = pinning{}
+)
 
 // RunNested runs the workflow, with inputs as Settle gives them, within a task of another, which
 // gives the options. Tasks that are skipped in it do not affect the outer run.
@@ -21,6 +24,11 @@ func (w *Workflow) RunNested(ctx context.Context, inputs json.RawMessage, opt *g
 		return nil, err
 	}
 	return res.Output, nil
+}
+
+// Detach implements graph.Detachable.
+func (w *Workflow) Detach(inputs json.RawMessage) (*graph.ChildRun, error) {
+	return &graph.ChildRun{Workflow: w.Name, Inputs: inputs, Budget: w.Budget}, nil
 }
 
 // Nested returns the workflow of a name to nodes that run it.
@@ -65,6 +73,15 @@ func (p pinning) RunNested(ctx context.Context, inputs json.RawMessage, opt *gra
 		return nil, err
 	}
 	return w.RunNested(ctx, in.Inputs, opt)
+}
+
+// Detach implements graph.Detachable.
+func (p pinning) Detach(inputs json.RawMessage) (*graph.ChildRun, error) {
+	var in pinnedInputs
+	if err := json.Unmarshal(inputs, &in); err != nil {
+		return nil, err
+	}
+	return &graph.ChildRun{Workflow: p.w.Name, Inputs: in.Inputs, Pinned: in.Pinned, Budget: p.w.Budget}, nil
 }
 
 // uses returns the mistakes in the names of nested workflows: unknown names and cycles.

@@ -96,7 +96,7 @@ func (r *runner) Step(ctx context.Context, st *external.Step) (*external.Stepped
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	s.prompt(text, st.Mark)
+	s.prompt(text, st.Mark, st.Trace)
 	return s.step(ctx, st, &r.pool.opt)
 }
 

@@ -661,7 +661,7 @@ func TestStopAndResume(t *testing.T) {
 
 func until(t *testing.T, is func() bool) {
 	t.Helper()
-	for range 1000 {
+	for range 6000 {
 		if is() {
 			return
 		}

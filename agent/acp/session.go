@@ -151,7 +151,7 @@ func (s *session) live() bool {
 }
 
 // prompt sends a prompt. What the session said before is forgotten.
-func (s *session) prompt(text, mark string) {
+func (s *session) prompt(text, mark, trace string) {
 	s.mu.Lock()
 	s.busy, s.quiet, s.left = true, true, false
 	s.events, s.asks, s.calls, s.heard, s.worked = nil, nil, map[string]*call{}, map[string]int{}, 0
@@ -173,7 +173,11 @@ func (s *session) prompt(text, mark string) {
 				} `json:"quota"`
 			} `json:"_meta"`
 		}
-		err := s.p.request(context.Background(), "session/prompt", map[string]any{"sessionId": s.id, "prompt": blocks}, &out)
+		params := map[string]any{"sessionId": s.id, "prompt": blocks}
+		if trace != "" {
+			params["_meta"] = map[string]string{"traceparent": trace}
+		}
+		err := s.p.request(context.Background(), "session/prompt", params, &out)
 		e := event{kind: eventEnd, stop: out.StopReason, err: err}
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -241,8 +241,11 @@ func (w *work) prepare() (*job, error) {
 		return j, about("args", err)
 	case s.Workflow != nil:
 		called := w.bundle.find(s.Workflow.Name)
-		j.leaf = called == nil
+		j.leaf = called == nil && !s.Workflow.Detached
 		j.run = func(ctx context.Context) (given, error) {
+			if s.Workflow.Detached {
+				return w.detached(ctx, called, j.data)
+			}
 			if called != nil {
 				return w.call(ctx, called, j.data)
 			}

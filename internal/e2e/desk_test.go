@@ -106,7 +106,7 @@ func newDesk(t *testing.T, files map[string]string, handle modeltest.Handler) *d
 	if the.browser == nil {
 		t.Skip("there is no Chromium (Debian: apt-get install chromium-headless-shell)")
 	}
-	root, err := os.MkdirTemp("", "e2e") // short: the sockets of runs are below it
+	root, err := os.MkdirTemp("", "e2e") //nolint:usetesting // short: the sockets of runs are below it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,8 +32,14 @@ func (v *Stream) translate(rec *runlog.Record, t *transcript.Run) []*Event {
 	case runlog.KindAsked:
 		d := data[runlog.Question](rec)
 		out = asked(&d)
+		if d.Kind == runlog.QuestionRun {
+			out = one("task.detached", detached{d.Run})
+		}
 	case runlog.KindAnswered:
 		d := data[runlog.Answer](rec)
+		if d.By == runlog.ByRun { // its task tells
+			break
+		}
 		out = one("question.answered", answered{d.Key, d.Value, d.Denied, d.By, d.Output})
 	case runlog.KindIntended:
 		d := data[runlog.Intended](rec)
@@ -196,6 +202,10 @@ type answered struct {
 	Denied bool            `json:"denied,omitempty"`
 	By     string          `json:"by,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
+}
+
+type detached struct {
+	Run string `json:"run"` // the child run
 }
 
 func asked(q *runlog.Question) []*Event {

@@ -41,6 +41,7 @@ type Step struct {
 
 	Results []Result          `json:"-"` // those results; each is the recorded outcome of its call
 	Tools   *tool.Set         `json:"-"` // ours, which the agent is offered, and which its loop performs
+	Trace   string            `json:"-"` // the traceparent of the step, "" for none
 	Place   string            `json:"-"` // tells apart what uses the agent at the same time
 	Past    int               `json:"-"` // how many calls of our tools were made since the prompt
 	Agent   string            `json:"-"` // the agent's name in the run

@@ -24,19 +24,19 @@ var floors = []struct {
 	name     string
 	packages []string
 }{
-	{"-2", []string{"internal/clean", "internal/cover", "internal/detach", "internal/docs", "internal/effort", "internal/encodable", "internal/faults", "internal/floors", "internal/inside", "internal/inwords", "internal/localfs", "internal/manual", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/schedule", "internal/signals", "internal/suggest", "internal/words", "internal/wordvec"}},
+	{"-2", []string{"internal/clean", "internal/cover", "internal/detach", "internal/docs", "internal/effort", "internal/encodable", "internal/faults", "internal/floors", "internal/inside", "internal/inwords", "internal/localfs", "internal/manual", "internal/npm", "internal/owners", "internal/pgserver", "internal/procgroup", "internal/redisserver", "internal/schedule", "internal/signals", "internal/suggest", "internal/traceid", "internal/words", "internal/wordvec"}},
 	{"-1", []string{"internal/docindex", "internal/elicit", "internal/frontmatter", "internal/gitwork", "internal/layers", "internal/plan", "internal/strict", "internal/toolnames"}},
 	{"0", []string{
 		"runlog", "runlog/stores", "runlog/file", "runlog/sqlite", "runlog/postgres", "runlog/redis", "runlog/seal", "runlog/redact", "runlog/storekit", "internal/archive", "runlog/runlogtest",
 		"model", "internal/providers", "model/openai", "model/anthropic", "model/gemini", "internal/offline", "internal/prices", "model/scripted", "model/internal/wire",
 		"tool", "tool/builtin", "tool/mcp", "tool/permit", "tool/sandbox", "internal/script",
-		"internal/carry", "internal/cut", "internal/external", "internal/catalog/skill", "internal/catalog/trust", "internal/mail", "internal/summary", "internal/unlisted", "internal/waitlist",
+		"internal/carry", "internal/cut", "internal/external", "internal/catalog/skill", "internal/catalog/trust", "internal/mail", "internal/promtext", "internal/summary", "internal/unlisted", "internal/waitlist",
 	}},
 	{"1", []string{"graph/reduce", "internal/modeltest", "journal", "internal/pregel", "internal/pregel/pregeltest", "internal/transcript", "internal/transcript/recorded", "internal/events", "internal/events/eventstest", "internal/live", "internal/rundir", "vertex"}},
 	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "internal/definition", "agent/team", "agent/acp", "internal/acptest"}},
 	{"3", []string{"workflow", "internal/question", "internal/recipe", "internal/compile"}},
 	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/ralph", "internal/builtin/research"}},
-	{"5", []string{".", "internal/distil"}}, // and other drivers, telemetry
+	{"5", []string{".", "internal/distil", "telemetry"}}, // and other drivers
 	{"6", []string{"host"}},
 	{"7", []string{"cli", "console", "internal/acpserve", "internal/arguments", "internal/demo", "internal/tui"}}, // and other faces
 	{"8", []string{"cmd/superstep", "internal/crash", "internal/crash/...", "internal/golden"}},
@@ -57,6 +57,7 @@ var siblings = map[string][]string{
 	"internal/carry":      {"runlog"},
 	"internal/cut":        {"runlog"},
 	"internal/mail":       {"runlog"},
+	"internal/promtext":   {"internal/summary", "runlog"},
 	"internal/summary":    {"runlog"},
 	"internal/unlisted":   {"runlog"},
 	"internal/waitlist":   {"runlog"},

@@ -174,9 +174,12 @@ type Tool struct {
 
 // A Call is the run of another workflow.
 type Call struct {
-	Name   string
-	Pos    Pos
-	Inputs *Value // a map; nil for none
+	Name     string
+	Pos      Pos
+	Inputs   *Value   // a map; nil for none
+	Detached bool     // it is a run of its own
+	Place    []string // of a detached one: the labels that a worker must have
+	Budget   *Budget  // of a detached one; nil for what is left
 }
 
 // An Ask is a question to a person.

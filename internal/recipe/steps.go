@@ -180,7 +180,7 @@ func (p *reading) step(n *yaml.Node, in *block) *step {
 		{"tool", func(v *yaml.Node) { s.Tool, tool.Name, tool.Pos = tool, p.named(v, "`tool`", thing), posOf(v) }},
 		{"args", func(v *yaml.Node) { tool.Args = p.mapping(v, "`args`", &s.sites) }},
 		{"effects", func(v *yaml.Node) { tool.Effects = p.choice(v, "`effects`", "once", "idempotent") }},
-		{"workflow", func(v *yaml.Node) { s.Workflow, call.Name, call.Pos = call, p.named(v, "`workflow`", thing), posOf(v) }},
+		{"workflow", func(v *yaml.Node) { s.Workflow = call; p.workflow(v, call) }},
 		{"inputs", func(v *yaml.Node) { call.Inputs = p.mapping(v, "`inputs`", &s.sites) }},
 		{"ask", func(v *yaml.Node) { s.Ask = p.ask(v, s) }},
 		{"value", func(v *yaml.Node) { s.Value = p.expression(v, "`value`", &s.sites) }},
@@ -248,12 +248,52 @@ func (p *reading) oneKind(n *yaml.Node, keys map[string]*yaml.Node, effects stri
 			p.mark(keys[k], codeKind, "`%s` does nothing for `%s`; take it away", k, is[0])
 		}
 	}
+	if v := keys["workflow"]; v != nil && v.Kind == yaml.MappingNode && keys["timeout"] != nil {
+		p.mark(keys["timeout"], codeKind, "`timeout` does nothing for a workflow that is a run of its own; give its steps one")
+	}
 	if effects == "once" && keys["retry"] != nil {
 		p.mark(keys["retry"], codeKind, "`retry` does nothing beside `effects: once`, which is not tried again; take one of them away")
 	}
 	if is[0] == "subagent" {
 		p.need(n, keys, "a step with `subagent`", "prompt")
 	}
+}
+
+// workflow reads the name of a workflow, or the map of one that is a run of its own.
+func (p *reading) workflow(n *yaml.Node, call *Call) {
+	if n.Kind != yaml.MappingNode {
+		call.Name, call.Pos = p.named(n, "`workflow`", thing), posOf(n)
+		return
+	}
+	keys := p.object(n, "`workflow`", []field{
+		{"name", func(v *yaml.Node) { call.Name, call.Pos = p.named(v, "`name`", thing), posOf(v) }},
+		{"detach", func(v *yaml.Node) { call.Detached = p.boolean(v, "`detach`") }},
+		{"place", func(v *yaml.Node) { call.Place = p.places(v) }},
+		{"budget", func(v *yaml.Node) { call.Budget = p.budget(v) }},
+	})
+	p.need(n, keys, "`workflow`", "name")
+	if keys != nil && keys["place"] == nil && !call.Detached {
+		p.add(posOf(n), codeMissing, "`workflow` as a map needs `place` or `detach: true`, which make it a run of its own; or write only its name")
+	}
+	call.Detached = true
+}
+
+// places reads a label of a worker, or a list of labels.
+func (p *reading) places(n *yaml.Node) (all []string) {
+	items := []*yaml.Node{n}
+	if n.Kind != yaml.ScalarNode {
+		items, _ = p.sequence(n, "`place`")
+	}
+	for i, c := range items {
+		if i == 8 {
+			p.add(posOf(c), codeRange, "over 8 labels")
+			break
+		}
+		if label := p.named(c, "a label in `place`", placeName); label != "" {
+			all = append(all, label)
+		}
+	}
+	return all
 }
 
 func (p *reading) dependsOn(n *yaml.Node, s *step) {

@@ -134,7 +134,7 @@ func (p *reading) callee(r *Recipe, s *Step, w *World, circle *string) {
 		p.missing(call.Pos, codeUnknownWorkflow, "workflow", call.Name, names, "")
 		return
 	}
-	if callee.Recipe != nil && callee.Recipe.Budget != nil && r.Budget == nil {
+	if !call.Detached && callee.Recipe != nil && callee.Recipe.Budget != nil && r.Budget == nil {
 		p.over(call.Pos, call.Name, codeInnerBudget, "the budget of workflow `%s` holds only where it is run by itself; give this recipe one", call.Name)
 		p.problems[len(p.problems)-1].Warning = true
 	}

@@ -20,6 +20,7 @@ const (
 	Storage   = "storage"
 	Operator  = "operator" // somebody has paused it
 	Worker    = "worker"   // a process that takes or resumes it; never stored
+	Run       = "run"      // the end of its child runs: nothing is wanted of anybody
 )
 
 // A Summary describes a run as of a record. It is JSON of at most runlog.MaxSummary-64 bytes.
@@ -36,10 +37,11 @@ type Summary struct {
 	Cost     int64      `json:"cost,omitempty"`     // in millionths of a US dollar
 	More     bool       `json:"more,omitempty"`     // a model that tells no price is not counted in Cost
 	Imported bool       `json:"imported,omitempty"` // the run, or one that it is a fork of, was made of a file
+	Child    bool       `json:"child,omitempty"`    // a task of another run waits for it, see runlog.Info.IsChild
 
 	Queue *runlog.Queue `json:"queue,omitempty"` // of a run that began queued
 
-	Open      int        `json:"open,omitempty"`      // questions without an answer, but for messages of a conversation
+	Open      int        `json:"open,omitempty"`      // questions that need an answer of a person
 	Questions []Question `json:"questions,omitempty"` // the oldest of them, as many as there is room for
 }
 
@@ -58,6 +60,11 @@ const (
 	longest = 80
 	most    = 5
 )
+
+// Asks reports whether a question of a kind needs an answer of a person.
+func Asks(kind runlog.QuestionKind) bool {
+	return kind != runlog.QuestionMessage && kind != runlog.QuestionRun
+}
 
 // Short shortens a question, which must have no secrets left: half of one is not recognized as one.
 func Short(path string, q *runlog.Question, asked time.Time) Question {

@@ -18,6 +18,10 @@ func (r *Run) applyQuestion(rec *runlog.Record) {
 		if r.end(t, Waiting, rec.Time); d.Took > 0 {
 			r.took(t, d.Took)
 		}
+		if d.Kind == runlog.QuestionRun { // nobody is asked: the task is a run of its own
+			t.Run = Line(d.Run)
+			return
+		}
 		r.asking++
 		var about map[string]string
 		for o, text := range d.About {

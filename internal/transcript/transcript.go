@@ -156,6 +156,7 @@ type Task struct {
 	Error    string
 	Why      string   // of one that is Skipped or Partly
 	Bad      []string // the steps that failed or were degraded and on whose results it runs
+	Run      string   // the child run that it waits for, or waited for last; "" for none
 	Agent    string   // the agent running in it, "" if there was none
 	Agents   []*Agent // that worked in it, in the order in which they began
 	Thinking bool     // a model is answering

@@ -112,6 +112,7 @@ type TaskView struct {
 	Error    string        `json:"error,omitempty"`
 	Why      string        `json:"why,omitempty"`
 	Bad      []string      `json:"on_error_input,omitempty"`
+	Run      string        `json:"run,omitempty"`
 	Agents   []AgentView   `json:"agents,omitempty"`
 	Thinking bool          `json:"thinking,omitempty"`
 	Doing    string        `json:"doing,omitempty"` // the tool that is running, with its argument
@@ -234,7 +235,7 @@ func (s *Step) view() *StepView { return &StepView{s.Number, s.Done, s.Time.cloc
 func (t *Task) view() *TaskView {
 	v := &TaskView{
 		Path: t.Path, Label: t.Label(), Node: t.Node, Key: t.Key, Step: t.Step, State: t.State, Depth: t.Depth, Order: t.Order, Queued: t.Queued,
-		RetryAt: optional(t.RetryAt), Attempt: t.Attempt, Error: t.Error, Why: t.Why, Bad: t.Bad, Thinking: t.Thinking, Usage: t.Usage,
+		RetryAt: optional(t.RetryAt), Attempt: t.Attempt, Error: t.Error, Why: t.Why, Bad: t.Bad, Run: t.Run, Thinking: t.Thinking, Usage: t.Usage,
 		Cost: cost(t.Spent, t.Unpriced), Tools: t.Tools, Dropped: t.Dropped, Todos: t.Todos, Time: t.Time.clock(),
 	}
 	if t.Parent != nil {

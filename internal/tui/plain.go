@@ -132,6 +132,10 @@ func (v *plain) see(rec *runlog.Record, r *transcript.Run) {
 		if r.AwaitsMessage() {
 			break
 		}
+		if data[runlog.Question](rec).Kind == runlog.QuestionRun {
+			v.line(rec.Time, "step "+task.Path+" is run "+task.Run)
+			break
+		}
 		v.line(rec.Time, "ask "+task.Path+" "+strconv.Quote(lastQuestion(r, task.Path)))
 	case runlog.KindRunPaused:
 		if r.AwaitsMessage() {

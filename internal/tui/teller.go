@@ -72,6 +72,9 @@ func (v *teller) tell(rec *runlog.Record, r *transcript.Run, t *transcript.Task)
 		n = v.taskFailed(rec, t)
 	case runlog.KindAnswered:
 		d := data[runlog.Answer](rec)
+		if d.By == runlog.ByRun {
+			break
+		}
 		value := "denied"
 		if !d.Denied {
 			value = strconv.Quote(transcript.Line(transcript.Value(d.Value)))

@@ -47,6 +47,7 @@ type Start struct {
 	Run      string          // to resume, or to continue with Message
 	Message  string          // the next message of the conversation of Run
 	Model    string          // "" for the one that is configured
+	Trace    string          // of a new run, see superstep.StartOptions
 }
 
 // A Catalog is what can be started and named in the folder.

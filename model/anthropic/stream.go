@@ -19,6 +19,7 @@ type turn struct {
 	blocks  []*said
 	holding bool // what is said now waits for the end, to stay in order
 	reason  string
+	id      string // of the response
 	usage   usage
 }
 
@@ -49,8 +50,10 @@ type event struct {
 	Type    string `json:"type"`
 	Index   int    `json:"index"`
 	Message struct {
+		ID    string `json:"id"`
 		Usage *usage `json:"usage"`
 	} `json:"message"`
+	ID    string  `json:"id"` // of a whole message that is sent instead of a stream
 	Block content `json:"content_block"`
 	Delta struct {
 		Type       string  `json:"type"`
@@ -104,6 +107,7 @@ func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 	}
 	switch e.Type {
 	case "message_start":
+		t.id = e.Message.ID
 		t.usage.update(e.Message.Usage)
 	case "content_block_start":
 		return t.start(&e, out)
@@ -135,7 +139,7 @@ func (t *turn) whole(e *event, out *wire.Out) error {
 			return err
 		}
 	}
-	t.reason = e.StopReason
+	t.reason, t.id = e.StopReason, e.ID
 	t.usage.update(e.Usage)
 	return wire.ErrDone
 }
@@ -257,7 +261,7 @@ func (t *turn) End(marked bool, out *wire.Out) error {
 	if t.answer.called() {
 		held, stop = t.answer.replace(held, stop)
 	}
-	return out.Finish(wire.Ending{Reason: t.reason, Stop: stop, Held: held, Usage: t.usage.sum()})
+	return out.Finish(wire.Ending{Reason: t.reason, Stop: stop, Held: held, Usage: t.usage.sum(), ID: t.id})
 }
 
 // held returns the parts that waited for the end of the turn, in order.

@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,11 +27,12 @@ type turn struct {
 	reason string // to finish
 	detail string // of the reason
 	block  string // why the prompt was refused
+	id     string // of the response
 }
 
 // Post implements [wire.Turn].
 func (t *turn) Post() (*wire.Post, error) {
-	t.held, t.usage, t.reason, t.detail, t.block = nil, model.Usage{}, "", "", ""
+	t.held, t.usage, t.reason, t.detail, t.block, t.id = nil, model.Usage{}, "", "", "", ""
 	if t.body == nil {
 		if err := t.check(); err != nil {
 			return nil, err
@@ -45,6 +47,7 @@ func (t *turn) Post() (*wire.Post, error) {
 }
 
 type chunk struct {
+	ID         string          `json:"responseId"`
 	Error      json.RawMessage `json:"error"`
 	Candidates []struct {
 		Index   int `json:"index"`
@@ -100,6 +103,7 @@ func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 	if c.Feedback.Block != "" {
 		t.block = c.Feedback.Block
 	}
+	t.id = cmp.Or(t.id, c.ID)
 	if c.Usage != nil { // each counts everything so far
 		if u := c.Usage.read(); u != t.usage { // also while it thinks and shows nothing of it
 			t.usage = u
@@ -181,7 +185,7 @@ func (t *turn) End(_ bool, out *wire.Out) error {
 		return err
 	}
 	t.model.refused.Or(uint32(t.without &^ signatures)) // which is a matter of the conversation
-	return out.Finish(wire.Ending{Reason: t.reason, Stop: stop, Held: t.held, Usage: t.usage})
+	return out.Finish(wire.Ending{Reason: t.reason, Stop: stop, Held: t.held, Usage: t.usage, ID: t.id})
 }
 
 // stop reads the finishReason. Unknown reasons are errors: the service uses them for interrupted

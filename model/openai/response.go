@@ -58,6 +58,7 @@ type responseEvent struct {
 }
 
 type response struct {
+	ID         string `json:"id"`
 	Status     string `json:"status"`
 	Incomplete struct {
 		Reason string `json:"reason"`
@@ -272,7 +273,7 @@ func (t *responseTurn) End(marked bool, out *wire.Out) error {
 	in, produced := max(u.Input, 0), max(u.Output, 0)
 	return out.Finish(wire.Ending{Reason: reason, Stop: stop, Held: t.held, Usage: model.Usage{
 		In: in, Out: produced, Cached: min(max(u.InputDetails.Cached, 0), in), Reasoning: min(max(u.OutputDetails.Reasoning, 0), produced),
-	}})
+	}, ID: t.answer.ID})
 }
 
 var againIn = regexp.MustCompile(`try again in (\d+(?:\.\d+)?(?:ms|s|m))\b`)

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -18,16 +19,18 @@ type turn struct {
 	calls  calls
 	usage  model.Usage
 	reason string // to finish
+	id     string // of the response
 }
 
 // Post implements [wire.Turn].
 func (t *turn) Post() (*wire.Post, error) {
-	t.calls, t.usage, t.reason = calls{}, model.Usage{}, ""
+	t.calls, t.usage, t.reason, t.id = calls{}, model.Usage{}, "", ""
 	body, err := json.Marshal(t.request)
 	return &wire.Post{Path: endpoint, Body: body}, err
 }
 
 type chunk struct {
+	ID      string          `json:"id"`
 	Error   json.RawMessage `json:"error"`
 	Choices []struct {
 		Index   int    `json:"index"`
@@ -99,6 +102,7 @@ func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 	if len(c.Error) > 0 && string(c.Error) != "null" {
 		return wire.ReadProblem(c.Error)
 	}
+	t.id = cmp.Or(t.id, c.ID)
 	if c.Usage != nil {
 		if before := t.usage; t.count(c.Usage) != before { // some servers count as they go
 			out.Progress()
@@ -170,7 +174,7 @@ func (t *turn) End(marked bool, out *wire.Out) error {
 	if err != nil {
 		return err
 	}
-	return out.Finish(wire.Ending{Reason: t.reason, Stop: stop, Held: t.calls.parts(), Usage: t.usage})
+	return out.Finish(wire.Ending{Reason: t.reason, Stop: stop, Held: t.calls.parts(), Usage: t.usage, ID: t.id})
 }
 
 // stopCode reads a finish_reason. Reasons it does not know are errors: servers use them

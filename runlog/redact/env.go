@@ -43,6 +43,13 @@ func FromEnv(environ []string) []Secret {
 			add(name, hiddenIn(value)...)
 		case ends(upper, "_STORE_KEY"):
 			add(name, strings.FieldsFunc(value, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })...)
+		case ends(upper, "_HEADERS"): // such as OTEL_EXPORTER_OTLP_HEADERS
+			for pair := range strings.SplitSeq(value, ",") {
+				_, v, _ := strings.Cut(pair, "=")
+				plain, _ := url.PathUnescape(v)
+				_, credential, _ := strings.Cut(plain, " ") // after Basic or Bearer
+				add(name, v, plain, credential)
+			}
 		case ends(upper, "_DSN", "_URL", "_URI", "_STORE", "_CONNECTION_STRING"):
 			add(name, passwords(value)...)
 		}

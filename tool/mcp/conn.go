@@ -249,7 +249,7 @@ func (c *conn) refresh(ctx context.Context, s *session) error {
 
 // call uses a tool. A server that ended before is started again, once. A call that was in progress
 // when the server ended is repeated only if its effect allows that.
-func (c *conn) call(ctx context.Context, name string, repeat bool, args json.RawMessage) (string, error) {
+func (c *conn) call(ctx context.Context, name string, repeat bool, args json.RawMessage, trace string) (string, error) {
 	start := c.snapshot().s
 	for try := 1; ; try++ {
 		s, err := c.live(ctx, try == 1 || c.snapshot().s == start)
@@ -259,7 +259,7 @@ func (c *conn) call(ctx context.Context, name string, repeat bool, args json.Raw
 		if err := c.usable(name); err != nil {
 			return "", err
 		}
-		var sent attempt
+		sent := attempt{trace: trace}
 		text, err := c.once(ctx, &sent, s, name, args)
 		if err == nil || try > 1 || ctx.Err() != nil || !errors.Is(err, errLost) && !sent.unsent.Load() {
 			return text, err
@@ -272,6 +272,7 @@ func (c *conn) call(ctx context.Context, name string, repeat bool, args json.Raw
 
 // An attempt records what happened to the request of a call on the network.
 type attempt struct {
+	trace  string                    // the traceparent of the call, "" for none
 	unsent atomic.Bool               // it never reached the server
 	answer atomic.Pointer[wireError] // the server refused it
 }
@@ -312,6 +313,9 @@ func (c *conn) once(ctx context.Context, sent *attempt, s *session, name string,
 	params := &sdk.CallToolParams{Name: name, Arguments: args}
 	token := rand.Text()
 	params.SetProgressToken(token)
+	if sent.trace != "" {
+		params.Meta["traceparent"] = sent.trace // a key that the protocol reserves for this
+	}
 	defer s.follow(token, func() { idle.Reset(c.o.IdleTimeout) })()
 	res, err := s.cs.CallTool(limited, params)
 	if err == nil {
@@ -390,7 +394,7 @@ func (c *conn) Tools(ctx context.Context) ([]*tool.Tool, error) {
 		}
 		name, repeat := d.summary.Name, t.Effect == tool.Pure || t.Effect == tool.Idempotent
 		t.Run = func(ctx context.Context, call *tool.Call) (string, error) {
-			return c.call(ctx, name, repeat, call.Args)
+			return c.call(ctx, name, repeat, call.Args, call.Trace)
 		}
 		out = append(out, &t)
 	}

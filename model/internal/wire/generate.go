@@ -36,6 +36,8 @@ type Post struct {
 	Body   []byte            // JSON
 }
 
+const maxID = 200
+
 var errStopped = errors.New("the reader broke off")
 
 // Generate streams one turn, as [model.Model] says. encode is called once, when the
@@ -62,7 +64,7 @@ func (c *Client) Generate(ctx context.Context, req *model.Request, encode func()
 			ctx, stop = context.WithTimeoutCause(ctx, c.config.Timeout, errTimeout)
 			defer stop()
 		}
-		out := &Out{request: req, yield: yield}
+		out := &Out{request: req, yield: yield, provider: c.config.Provider}
 		for n := 1; ; n++ {
 			err := c.attempt(ctx, caller, turn, out)
 			if err == nil || errors.Is(err, errStopped) {
@@ -96,7 +98,7 @@ func (c *Client) again(ctx context.Context, n int, fail *model.Error, turn Turn,
 func (c *Client) attempt(ctx, caller context.Context, turn Turn, out *Out) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := &exchange{client: c, key: out.request.Key, watch: newWatchdog(c.config.IdleTimeout, cancel)}
+	p := &exchange{client: c, key: out.request.Key, trace: out.request.Trace, watch: newWatchdog(c.config.IdleTimeout, cancel)}
 	defer p.watch.stop()
 	defer func() { // the server's name for the attempt, once it has one, is in all its errors
 		if err != nil && !errors.Is(err, errStopped) {
@@ -143,11 +145,12 @@ var ErrDone = errors.New("the stream is done")
 
 // An Out yields the parts of a turn.
 type Out struct {
-	request *model.Request
-	yield   func(model.Part, error) bool
-	parts   int // yielded, in all attempts
-	size    int // of what was said in this one
-	moved   bool
+	request  *model.Request
+	provider string
+	yield    func(model.Part, error) bool
+	parts    int // yielded, in all attempts
+	size     int // of what was said in this one
+	moved    bool
 }
 
 // Progress notes progress of the answer, so that it does not count as idle. Yielded or kept parts
@@ -196,6 +199,7 @@ type Ending struct {
 	// missing or broken and whose ids may be missing or duplicate, and the text between them.
 	Held  []model.Part
 	Usage model.Usage // yielded unless it is zero
+	ID    string      // the provider's name for the response, "" if it has none
 }
 
 // Finish checks the calls and yields them, the usage and the stop. If a turn reached its token
@@ -216,6 +220,9 @@ func (o *Out) Finish(e Ending) error {
 	}
 	if e.Usage != (model.Usage{}) {
 		parts = append(parts, model.Part{Kind: model.UsagePart, Usage: &e.Usage})
+	}
+	if o.request.Answered != nil {
+		o.request.Answered(model.Origin{Provider: o.provider, ID: Clip(e.ID, maxID)})
 	}
 	for _, p := range append(parts, model.Part{Kind: model.Stop, Stop: e.Stop}) {
 		if err := o.Emit(p); err != nil {

@@ -50,6 +50,7 @@ func (w *watchdog) progress() { w.left = w.idle }
 type exchange struct {
 	client *Client
 	key    string // for idempotency
+	trace  string // "" for none
 	watch  *watchdog
 	sent   bool
 	id     string  // the server's name for the request
@@ -94,6 +95,9 @@ func (x *exchange) head(h http.Header, post *Post) {
 	h.Set("Accept-Encoding", "identity")
 	if x.key != "" {
 		h.Set("Idempotency-Key", x.key)
+	}
+	if x.trace != "" {
+		h.Set("Traceparent", x.trace)
 	}
 	for name, value := range post.Header {
 		h.Set(name, value)

@@ -1,0 +1,325 @@
+package superstep_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+// family is a workflow "parent" that fans out to children of a workflow "leaf".
+type family struct {
+	child  *graph.Child
+	leaf   func(ctx context.Context, t *graph.Task, n int) error // what a leaf does besides; nil for nothing
+	mu     sync.Mutex
+	worked map[string]int // how often each run of leaf has done its work, by ID
+}
+
+type brood struct {
+	N     int `json:"n"`
+	Depth int `json:"depth,omitempty"`
+}
+
+type pups struct {
+	brood
+	Sum int `json:"sum"`
+}
+
+// leafCost is what the work of a leaf uses.
+const leafCost = 7
+
+func (f *family) workflows(t testing.TB) []*workflow.Workflow {
+	t.Helper()
+	f.worked = map[string]int{}
+	g := graph.New("leaf", func(s, u int) int { return s + u })
+	g.AddNode(graph.Node[int, int]{Name: "work", Run: func(ctx context.Context, t *graph.Task, n int) (int, error) {
+		if f.leaf != nil {
+			if err := f.leaf(ctx, t, n); err != nil {
+				return 0, err
+			}
+		}
+		e := &journal.Effect{Key: "work", Kind: "tool", Repeat: journal.RepeatByKey, Cost: runlog.Amount{Tokens: leafCost}}
+		return journal.Do(ctx, t.Scope(), e, func(context.Context, string) (int, error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.worked[t.Scope().Run()]++
+			return n, nil
+		})
+	}})
+	g.Edge(graph.Start, "work")
+	g.Edge("work", graph.End)
+	leaf, err := g.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lw, err := workflow.New("leaf", "A leaf.", leaf, func(in brood) (int, error) { return in.N, nil }, func(n int) (int, error) { return n / 2, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []*workflow.Workflow{f.parent(t, "parent", "leaf"), f.parent(t, "grand", "parent"), lw}
+}
+
+func (f *family) parent(t testing.TB, name, child string) *workflow.Workflow {
+	t.Helper()
+	g := graph.New(name, func(s pups, u int) pups { s.Sum += u; return s })
+	g.Add("begin", func(context.Context, pups) (int, error) { return 0, nil })
+	g.AddNode(graph.Node[pups, int]{Name: "child", Uses: []string{child}, Run: func(ctx context.Context, t *graph.Task, s pups) (n int, err error) {
+		w, err := t.Workflow(child)
+		if err != nil {
+			return 0, err
+		}
+		var in brood
+		if err := t.Arg(&in); err != nil {
+			return 0, err
+		}
+		raw, err := json.Marshal(in)
+		if err != nil {
+			return 0, err
+		}
+		end, err := t.Child(ctx, "", w, raw, f.child)
+		if err == nil {
+			err = graph.ChildError(child, end)
+		}
+		if err != nil {
+			return 0, err
+		}
+		return n, json.Unmarshal(end.Output, &n)
+	}})
+	g.Edge(graph.Start, "begin")
+	g.Fan("begin", func(s pups) (out []graph.Send) {
+		for i := range s.N {
+			out = append(out, graph.Send{To: "child", Key: fmt.Sprintf("c%d", i), Arg: brood{N: i + 1}})
+		}
+		return out
+	}, "child")
+	g.Edge("child", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := workflow.New(name, "A parent.", flow, func(in brood) (pups, error) { return pups{brood: in}, nil }, func(s pups) (int, error) { return s.Sum, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (f *family) start(t testing.TB, e *superstep.Engine, name string, n int, opt *superstep.StartOptions) *superstep.Run {
+	t.Helper()
+	r, err := e.Start(context.WithoutCancel(t.Context()), name, json.RawMessage(fmt.Sprintf(`{"n":%d}`, n)), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// once checks that each child has done its work once.
+func (f *family) once(t testing.TB, runs int) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.worked) != runs {
+		t.Errorf("%d runs worked, want %d", len(f.worked), runs)
+	}
+	for id, n := range f.worked {
+		if n != 1 {
+			t.Errorf("run %s worked %d times", id, n)
+		}
+	}
+}
+
+// children returns the children of a run, by status.
+func children(t testing.TB, e *superstep.Engine, id string) map[runlog.Status]int {
+	t.Helper()
+	infos, err := e.Children(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[runlog.Status]int{}
+	for i := range infos {
+		out[infos[i].Status]++
+	}
+	return out
+}
+
+func spent(t testing.TB, store runlog.Store, id string) runlog.Amount {
+	t.Helper()
+	infos, err := store.Runs(t.Context(), &runlog.Filter{ID: id})
+	if err != nil || len(infos) != 1 {
+		t.Fatalf("%v %v", infos, err)
+	}
+	a, err := journal.SpentBy(t.Context(), store, &infos[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// A process without a worker runs the children of its run itself, nested ones too; their cost is counted once, and a replay starts none.
+func TestChildrenOfOneProcess(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		n, leaves  int
+		sum, depth string
+	}{{"parent", 5, 5, "15", ""}, {"grand", 3, 6, "10", ""}} {
+		t.Run(tc.name, func(t *testing.T) {
+			store, f := runlog.NewMemory(nil), &family{child: &graph.Child{}}
+			e := engine(t, store, f.workflows(t)...)
+			r := f.start(t, e, tc.name, tc.n, nil)
+			out := ends(t, r, runlog.Completed)
+			if string(out.Output) != tc.sum {
+				t.Errorf("output %s, want %s", out.Output, tc.sum)
+			}
+			f.once(t, tc.leaves)
+			if got := children(t, e, r.ID()); got[runlog.Completed] != tc.n || len(got) != 1 {
+				t.Errorf("children %v", got)
+			}
+			if got := spent(t, store, r.ID()).Tokens; got != int64(tc.leaves*leafCost) {
+				t.Errorf("spent %d", got)
+			}
+			before, _ := store.Runs(t.Context(), nil)
+			report, err := e.Replay(t.Context(), r.ID(), nil)
+			if err != nil || report.Diverged != nil {
+				for rec := range runlog.Records(t.Context(), store, r.ID(), 0) {
+					t.Logf("%d %s %s %.150s", rec.Seq, rec.Kind, rec.Path, rec.Data)
+				}
+				t.Fatalf("%+v %v", report, err)
+			}
+			if after, _ := store.Runs(t.Context(), nil); len(after) != len(before) {
+				t.Errorf("a replay started %d runs", len(after)-len(before))
+			}
+		})
+	}
+}
+
+// What the parent has left is reserved for a child that states no limit: such children run one after another. Others get what they state.
+func TestChildrenWithinBudget(t *testing.T) {
+	for name, child := range map[string]*graph.Child{"what is left": {}, "stated": {Budget: &runlog.Budget{Tokens: 10}}} {
+		t.Run(name, func(t *testing.T) {
+			store, f := runlog.NewMemory(nil), &family{child: child}
+			e := engine(t, store, f.workflows(t)...)
+			r := f.start(t, e, "parent", 5, &superstep.StartOptions{Budget: &runlog.Budget{Tokens: 5*leafCost + 3}})
+			ends(t, r, runlog.Completed)
+			f.once(t, 5)
+			if got := spent(t, store, r.ID()).Tokens; got != 5*leafCost {
+				t.Errorf("spent %d", got)
+			}
+		})
+	}
+	store, f := runlog.NewMemory(nil), &family{child: &graph.Child{}}
+	e := engine(t, store, f.workflows(t)...)
+	r := f.start(t, e, "parent", 5, &superstep.StartOptions{Budget: &runlog.Budget{Tokens: 3*leafCost + 3}})
+	out := ends(t, r, runlog.Paused)
+	if len(out.Children) != 1 || len(f.worked) != 3 {
+		t.Fatalf("%+v, %v", out, f.worked)
+	}
+	r = resume(t, e, r.ID(), &superstep.ResumeOptions{Budget: &runlog.Budget{Tokens: 5 * leafCost}})
+	ends(t, r, runlog.Completed)
+	f.once(t, 5)
+	if got := spent(t, store, r.ID()).Tokens; got != 5*leafCost {
+		t.Errorf("spent %d", got)
+	}
+}
+
+// Cancelling a run cancels its children, whoever runs them, and theirs.
+func TestChildrenAreCancelled(t *testing.T) {
+	store := runlog.NewMemory(nil)
+	f := &family{child: &graph.Child{}, leaf: func(ctx context.Context, _ *graph.Task, _ int) error { <-ctx.Done(); return context.Cause(ctx) }}
+	e := engine(t, store, f.workflows(t)...)
+	r := f.start(t, e, "grand", 3, nil)
+	for children(t, e, r.ID())[runlog.Running] < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := e.Cancel(t.Context(), r.ID()); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, r, runlog.Cancelled)
+	for {
+		infos, err := store.Runs(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := 0
+		for i := range infos {
+			if infos[i].Status != runlog.Cancelled {
+				left++
+			}
+		}
+		if left == 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if len(f.worked) > 0 {
+		t.Errorf("%v", f.worked)
+	}
+}
+
+// Pausing a run pauses its children, and resuming it resumes them.
+func TestChildrenArePaused(t *testing.T) {
+	store, release := runlog.NewMemory(nil), make(chan struct{})
+	f := &family{child: &graph.Child{}, leaf: func(_ context.Context, t *graph.Task, _ int) error {
+		select {
+		case <-release:
+			return nil
+		case <-t.Stopped():
+			return graph.ErrStopped
+		}
+	}}
+	e := engine(t, store, f.workflows(t)...)
+	r := f.start(t, e, "parent", 3, nil)
+	for children(t, e, r.ID())[runlog.Running] < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := e.Pause(t.Context(), r.ID(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, r, runlog.Paused)
+	if got := children(t, e, r.ID()); got[runlog.Paused] != 3 {
+		t.Fatalf("%v", got)
+	}
+	close(release)
+	ends(t, resume(t, e, r.ID(), nil), runlog.Completed)
+	f.once(t, 3)
+}
+
+// A question of a child pauses the child, and the parent once no child moves. Answered, the child ends, and a worker resumes the parent.
+func TestChildrenAskQuestions(t *testing.T) {
+	store := runlog.NewMemory(nil)
+	f := &family{child: &graph.Child{}, leaf: func(ctx context.Context, _ *graph.Task, n int) error {
+		if n != 2 {
+			return nil
+		}
+		_, err := graph.Ask[string](ctx, graph.Question{Text: "Which?"})
+		return err
+	}}
+	e := engine(t, store, f.workflows(t)...)
+	r := f.start(t, e, "parent", 3, nil)
+	out := ends(t, r, runlog.Paused)
+	if len(out.Open) != 0 || len(out.Children) != 1 {
+		t.Fatalf("%+v", out)
+	}
+	child := out.Children[0]
+	if err := e.Answer(t.Context(), r.ID(), "child[c1]", &runlog.Answer{Value: json.RawMessage(`"mine"`), By: "person"}); !errors.As(err, new(*journal.UnfitError)) {
+		t.Errorf("a user's answer in place of a child: %v", err)
+	}
+	if err := e.Answer(t.Context(), child, "work", &runlog.Answer{Value: json.RawMessage(`"this"`), By: "person"}); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, resume(t, e, child, nil), runlog.Completed)
+	taken, err := e.Recover(t.Context(), nil)
+	if err != nil || len(taken) != 1 || taken[0].ID() != r.ID() {
+		t.Fatalf("%v %v", taken, err)
+	}
+	ends(t, taken[0], runlog.Completed)
+	f.once(t, 3)
+}
