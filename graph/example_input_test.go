@@ -2,12 +2,14 @@ package graph_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // The node write wants a plan with two points. What the plan lacks is told to the node plan, which runs again.
@@ -50,4 +52,20 @@ func Example_input() {
 	final, err := flow.Run(context.Background(), State{}, nil)
 	fmt.Println(final.Text, err)
 	// Output: About cost, risk <nil>
+}
+
+// The workflow train-model is a run of its own, which a worker with the label gpu executes.
+func Example_child() {
+	type State struct{ Data, Model string }
+	g := graph.New("train", func(_, u State) State { return u })
+	inputs := func(s State) (any, error) { return map[string]string{"data": s.Data}, nil }
+	output := func(out json.RawMessage) (u State, err error) { return u, json.Unmarshal(out, &u.Model) }
+	train := graph.Call("train", "train-model", inputs, output)
+	train.Child = &graph.Child{Place: []string{"gpu"}, Budget: &runlog.Budget{Money: 2_500_000}}
+	g.AddNode(train)
+	g.Edge(graph.Start, "train")
+	g.Edge("train", graph.End)
+	_, err := g.Compile()
+	fmt.Println(train.Child.Place, err)
+	// Output: [gpu] <nil>
 }
