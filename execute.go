@@ -139,9 +139,7 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		stop(ErrClosed)
 	}
 	e.mu.Unlock()
-	if e.opt.Propagate {
-		j.Propagate(l.trace)
-	}
+	j.Trace(l.trace, e.opt.Propagate)
 	seen, all, files, hide := observe(ctx, j, l.Observe), observe(ctx, j, e.every(j)), e.files(ctx, j.ID()), e.show(r)
 	e.work.Go(func() {
 		defer close(r.done)

@@ -48,8 +48,8 @@ type Journal struct {
 	begun  map[string]timing    // of tasks that execute, by path
 	firsts map[effect]time.Time // when effects under way gave their first output
 	seats  seats
-	trace  *traceid.Context // of the run, nil if effects are not told of it
-	tried  map[effect]int   // how often effects were performed, if they are
+	trace  *traceid.Context // of the run, nil if nobody has said
+	tried  map[effect]int   // how often effects were performed; nil if they are not told their place in the trace
 
 	cancels cancels
 }
@@ -123,13 +123,15 @@ func Open(ctx context.Context, store runlog.Store, id string, opt *Options) (*Jo
 // ID returns the ID of the run.
 func (j *Journal) ID() string { return j.id }
 
-// Propagate makes Traceparent return places in the trace of the run. Parent is the traceparent of who started the run, "" for none. It is called before
-// the run executes.
-func (j *Journal) Propagate(parent string) {
+// Trace sets the trace of the run for Traceparent, before the run executes. Parent is the traceparent of who started the run, "" for none. Effects are told
+// their place in it if propagate is set.
+func (j *Journal) Trace(parent string, propagate bool) {
 	c := traceid.Of(j.id, parent)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.trace, j.tried = &c, map[effect]int{}
+	if j.trace = &c; propagate {
+		j.tried = map[effect]int{}
+	}
 }
 
 // Info describes the run as this journal has written it so far. Updated, Owner, Cancel and Takeovers keep the values they had when the journal was

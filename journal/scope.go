@@ -46,14 +46,14 @@ func (s *Scope) Run() string {
 }
 
 // Traceparent returns the place of an effect of the task in the trace of the run, as W3C Trace Context writes it; of the task itself if the key is "". It
-// returns "" if nobody wants to know, see Journal.Propagate. It is the same that the telemetry of the log gives.
+// returns "" for an effect that is not to know, see Journal.Trace. It is the same that the telemetry of the log gives.
 func (s *Scope) Traceparent(key string) string {
 	if s == nil {
 		return ""
 	}
 	s.j.mu.Lock()
 	defer s.j.mu.Unlock()
-	if s.j.trace == nil {
+	if s.j.trace == nil || key != "" && s.j.tried == nil {
 		return ""
 	}
 	c, n := *s.j.trace, max(1, s.j.tried[effect{s.path, key}])

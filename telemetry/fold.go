@@ -17,6 +17,9 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
+// queuedRun is the reason why a queued run has not begun.
+const queuedRun = "queued"
+
 // fold is what is known of a run after some of its records.
 type fold struct {
 	s        *Spans
@@ -40,6 +43,7 @@ type fold struct {
 // execution is one process at work on the run.
 type execution struct {
 	epoch  uint64
+	empty  bool // it has no record but the first
 	id     trace.SpanID
 	start  time.Time
 	step   time.Time // when the superstep began
@@ -105,12 +109,19 @@ func (f *fold) apply(r *runlog.Record) {
 	case runlog.KindRunStarted:
 		d, _ := decode[runlog.RunStarted](r.Data)
 		f.workflow, f.fork, f.place = d.Workflow, d.Parent, traceid.Of(f.run, d.Trace)
-		if f.fork == "" { // a fork begins when it is resumed
+		switch {
+		case d.Queue != nil: // it begins when a worker resumes it
+			f.halted, f.reason = r.Time, queuedRun
+		case f.fork == "": // a fork begins when it is resumed
 			f.begin(r)
 		}
 	case runlog.KindRunResumed:
+		if f.exec != nil && f.exec.empty { // the run was queued with that record, and nothing executed it
+			f.exec = nil
+		}
 		f.end(runlog.Interrupted, "", f.last) // if its log does not say how it ended
 		f.begin(r)
+		return
 	case runlog.KindRunFinished:
 		d, _ := decode[runlog.RunFinished](r.Data)
 		status := runlog.Completed
@@ -132,6 +143,7 @@ func (f *fold) apply(r *runlog.Record) {
 		}
 		return
 	}
+	f.exec.empty = f.exec.empty && r.Kind == runlog.KindRunStarted
 	switch r.Kind {
 	case runlog.KindIntended:
 		if d, ok := decode[runlog.Intended](r.Data); ok {
@@ -178,7 +190,7 @@ func orElse(s, other string) string {
 // begin begins an execution.
 func (f *fold) begin(r *runlog.Record) {
 	x := &execution{
-		epoch: r.Epoch, id: traceid.Span(f.run, "", traceid.Execution, r.Epoch, 1), start: r.Time, step: r.Time,
+		epoch: r.Epoch, empty: true, id: traceid.Span(f.run, "", traceid.Execution, r.Epoch, 1), start: r.Time, step: r.Time,
 		events: f.late, units: map[string]*unit{}, tried: map[string]int{}, closed: map[string]int{},
 	}
 	f.exec, f.late = x, nil

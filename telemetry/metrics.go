@@ -39,7 +39,7 @@ func newMetrics(m metric.Meter) *metrics {
 		tools:     histogram(metricTool, "s", "Duration of calls of tools.", seconds),
 		money:     histogram(metricCost, "USD", "Known cost of effects.", []float64{.0001, .001, .01, .1, 1, 10}),
 		pause:     histogram(metricPaused, "s", "How long runs were paused, by reason.", seconds),
-		queue:     histogram(metricQueue, "s", "How long tasks waited for a place.", seconds),
+		queue:     histogram(metricQueue, "s", "How long runs and tasks waited for a place.", seconds),
 		runs:      runs,
 	}
 }
@@ -96,7 +96,11 @@ func (m *metrics) cost(workflow string, micros int64) {
 }
 
 func (m *metrics) resumed(paused time.Duration, reason string) {
-	if m != nil {
+	switch {
+	case m == nil:
+	case reason == queuedRun:
+		record(m.queue, paused.Seconds(), "")
+	default:
 		record(m.pause, paused.Seconds(), "", attribute.String(keyReason, reason))
 	}
 }

@@ -71,7 +71,9 @@ func logs() map[string][]runlog.Record {
 			`130 1 effect.settled fetch {"key":"get","kind":"effect","took_ms":5}`, `131 1 task.done fetch {"node":"fetch","step":0,"took_ms":10}`, `140 1 run.finished - {"steps":1}`),
 		"fork": log(`0 1 run.started - {"workflow":"brief","timed":true,"parent":"aaaa","at":7}`, `0 1 task.done search {"node":"search","step":0,"took_ms":30}`,
 			`5 2 run.resumed - {"timed":true}`, `50 2 task.done write {"node":"write","step":1,"took_ms":40}`, `52 2 run.finished - {"steps":2}`),
-		"child": log(`0 1 run.started - {"workflow":"part","timed":true,"trace":"`+caller+`"}`, `20 1 task.done only {"node":"only","step":0,"took_ms":15}`, `21 1 run.finished - {"steps":1}`),
+		"child": log(`0 1 run.started - {"workflow":"part","timed":true,"trace":"`+caller+`","child":{"parent":"aaaa","path":"part","key":"run","depth":1},"queue":{}}`,
+			`900 2 run.resumed - {"timed":true}`, `920 2 run.paused - {"waiting":["only"]}`, `930 3 run.resumed - {"timed":true}`, // is queued again
+			`990 4 run.resumed - {"timed":true}`, `1020 4 task.done only {"node":"only","step":0,"took_ms":15}`, `1021 4 run.finished - {"steps":1}`),
 		"overnight": log(`0 1 run.started - {"workflow":"ask","timed":true}`, `10 1 question.asked gate {"key":"q","question":"May I?","kind":"gate"}`, `11 1 run.paused - {"waiting":["gate"]}`,
 			`36000000 2 question.answered gate {"key":"q","answer":"yes"}`, `36000010 3 run.resumed - {"timed":true}`, `36000040 3 task.done gate {"node":"gate","step":0,"took_ms":20}`, `36000041 3 run.finished - {"steps":1}`),
 		"takeover": log(`0 1 run.started - {"workflow":"agent","timed":true}`,
