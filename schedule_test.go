@@ -395,7 +395,7 @@ func TestServeSchedules(t *testing.T) {
 		served := make(chan error)
 		go func() {
 			served <- e.Serve(ctx, &superstep.RecoverOptions{Every: time.Hour, Scheduled: func(string, string) {
-				late = append(late, time.Now().Sub(time.Now().Truncate(time.Minute)))
+				late = append(late, time.Since(time.Now().Truncate(time.Minute)))
 			}})
 		}()
 		time.Sleep(10*time.Minute + time.Second)

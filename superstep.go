@@ -546,7 +546,7 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 	} else {
 		err = j.Write(ctx, runlog.Cancelled, runlog.KindRunCancelled, "", nil)
 	}
-	if err = errors.Join(err, j.Close(context.WithoutCancel(ctx))); err != nil {
+	if err := errors.Join(err, j.Close(context.WithoutCancel(ctx))); err != nil {
 		return err
 	}
 	if info.IsChild() {

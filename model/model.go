@@ -42,9 +42,9 @@ type Request struct {
 	// crash or a failed attempt, so that a provider that knows idempotency keys bills it once.
 	Key string
 	// Trace is the traceparent of the turn, for the provider; "" sends none.
-	Trace string
+	Trace string `json:"-"`
 	// Answered, if non-nil, is called with the origin of a turn that has ended without an error, if the model knows it.
-	Answered func(Origin)
+	Answered func(Origin) `json:"-"`
 }
 
 // Origin tells who gave an answer.

@@ -1,7 +1,6 @@
 package runlog
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -57,5 +56,5 @@ func (i *Info) IsChild() bool {
 	var s struct {
 		Child bool `json:"child"`
 	}
-	return i.Parent != "" && bytes.Contains([]byte(i.Summary), []byte(`"child":true`)) && json.Unmarshal([]byte(i.Summary), &s) == nil && s.Child
+	return i.Parent != "" && strings.Contains(i.Summary, `"child":true`) && json.Unmarshal([]byte(i.Summary), &s) == nil && s.Child
 }

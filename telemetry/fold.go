@@ -71,7 +71,6 @@ type unit struct {
 	calls   int
 	spent   runlog.Amount
 	queued  int64
-	waits   bool
 	events  []event
 }
 

@@ -234,7 +234,7 @@ type sender struct {
 }
 
 // post tries three times while the collector is busy.
-func (s *sender) post(ctx context.Context, body []byte) (err error) {
+func (s *sender) post(ctx context.Context, body []byte) error {
 	if s.gzip {
 		var b bytes.Buffer
 		w := gzip.NewWriter(&b)
@@ -243,8 +243,8 @@ func (s *sender) post(ctx context.Context, body []byte) (err error) {
 		body = b.Bytes()
 	}
 	for n := 1; ; n++ {
-		again := false
-		if again, err = s.once(ctx, body); !again || n == 3 {
+		again, err := s.once(ctx, body)
+		if !again || n == 3 {
 			return err
 		}
 		select {

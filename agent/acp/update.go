@@ -66,11 +66,6 @@ func (p *process) update(params json.RawMessage) {
 	case "tool_call", "tool_call_update":
 		s.seen(in.Update, false)
 	case "available_commands_update", "current_mode_update", "config_option_update", "session_info_update":
-	default:
-		if kind := cut(u.Kind, 60); !s.told[kind] && len(s.told) < mostKinds {
-			s.told[kind] = true
-			s.add(event{kind: eventNote, text: fmt.Sprintf("%s sent an update of the unknown kind %q, which is not shown", p.cmd.Name, kind)})
-		}
 	case "agent_message_chunk", "agent_thought_chunk":
 		kind, text := eventText, u.Content.text()
 		if u.Kind == "agent_thought_chunk" {
@@ -102,6 +97,11 @@ func (p *process) update(params json.RawMessage) {
 		}
 		if u.Cost.Amount > s.cost || !s.based {
 			s.cost, s.based = u.Cost.Amount, true
+		}
+	default:
+		if kind := cut(u.Kind, 60); !s.told[kind] && len(s.told) < mostKinds {
+			s.told[kind] = true
+			s.add(event{kind: eventNote, text: fmt.Sprintf("%s sent an update of the unknown kind %q, which is not shown", p.cmd.Name, kind)})
 		}
 	}
 }

@@ -226,7 +226,7 @@ func (w *world) open(_ context.Context, _ *ralph.Inputs, role, dir string) (*ral
 func (w *world) start(in map[string]any) (out ralph.Output, err error) {
 	w.t.Helper()
 	in = maps.Clone(in)
-	yes := in["yes"] == true
+	yes, _ := in["yes"].(bool)
 	delete(in, "yes")
 	if out, err = w.once(in); yes { // the user says so
 		if paused, ok := errors.AsType[*graph.Paused](err); ok && paused.Questions[0].Path == "approve" {
