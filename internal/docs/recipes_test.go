@@ -239,16 +239,25 @@ func runSnippet(t *testing.T, r *recipe.Recipe, w *recipe.World) {
 		}
 		tools = append(tools, one)
 	}
-	flow, err := compile.New(b, &compile.Options{Open: func(context.Context, *compile.Needs, *compile.Setting) (*compile.Crew, error) {
+	opt := &compile.Options{Open: func(context.Context, *compile.Needs, *compile.Setting) (*compile.Crew, error) {
 		set, err := tool.NewSet(tools...)
 		return &compile.Crew{Tools: set, Agent: func(name, _ string) (*agent.Agent, error) {
 			return &agent.Agent{Name: name, Model: obliging{}}, nil
 		}}, err
-	}})
-	if err != nil {
-		t.Fatal(err)
+	}}
+	flows := make([]*workflow.Workflow, 1+len(b.Uses)) // those that it uses may be runs of their own
+	for i, of := range append([]*recipe.Recipe{r}, b.Uses...) {
+		bundle := &compile.Bundle{Main: of}
+		if i == 0 {
+			bundle = b
+		}
+		flow, err := compile.New(bundle, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flows[i] = flow
 	}
-	e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: []*workflow.Workflow{flow}})
+	e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: flows})
 	if err != nil {
 		t.Fatal(err)
 	}

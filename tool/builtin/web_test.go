@@ -88,7 +88,11 @@ func TestTavily(t *testing.T) {
 				tc.handler(w, r)
 			}))
 			defer srv.Close()
-			service, err := builtin.Tavily(builtin.WebOptions{APIKey: key, BaseURL: srv.URL, HTTPClient: srv.Client(), Timeout: 200 * time.Millisecond})
+			timeout := 20 * time.Second
+			if tc.name == "slow" {
+				timeout = 200 * time.Millisecond
+			}
+			service, err := builtin.Tavily(builtin.WebOptions{APIKey: key, BaseURL: srv.URL, HTTPClient: srv.Client(), Timeout: timeout})
 			if err != nil {
 				t.Fatal(err)
 			}
