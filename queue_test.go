@@ -152,13 +152,18 @@ func TestQueueOrder(t *testing.T) {
 		}()
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
-		if want := []string{"first", "m0", "f0", "k0", "m1", "f1", "m2", "m3"}; !slices.Equal(order, want) {
-			t.Errorf("they ran as %v, want %v", order, want)
+		ran := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(order)
+		}
+		if got, want := ran(), []string{"first", "m0", "f0", "k0", "m1", "f1", "m2", "m3"}; !slices.Equal(got, want) {
+			t.Errorf("they ran as %v, want %v", got, want)
 		}
 		time.Sleep(31 * time.Minute)
 		synctest.Wait()
-		if order[len(order)-1] != "last" {
-			t.Errorf("the last one ran never: %v", order)
+		if got := ran(); got[len(got)-1] != "last" {
+			t.Errorf("the last one ran never: %v", got)
 		}
 		stop()
 		<-done
