@@ -17,8 +17,8 @@ func workerCommand(a *app) *cobra.Command {
 	var o superstep.RecoverOptions
 	var once bool
 	cmd := &cobra.Command{
-		Use: "worker", Short: "Execute queued runs, and resume runs whose process crashed, until stopped", Args: none,
-		Long: `Execute queued runs, and resume runs whose process crashed, until stopped
+		Use: "worker", Short: "Execute queued and interrupted runs, until stopped", Args: none,
+		Long: `Execute queued and interrupted runs, until stopped
 
 A worker takes queued runs, and resumes every interrupted run and every run that waits for storage.
 Several workers may serve one store. Runs of a higher priority come first, then workflows and keys
