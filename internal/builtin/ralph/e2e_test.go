@@ -214,8 +214,11 @@ func (s *site) think(r *modeltest.ParsedRequest) modeltest.Reply {
 		return modeltest.Text(`{"findings": []}`)
 	case task == nil:
 		tasks := s.tasks
-		if s.plan != nil {
-			tasks = s.plan(prompt)
+		s.mu.Lock()
+		plan := s.plan
+		s.mu.Unlock()
+		if plan != nil {
+			tasks = plan(prompt)
 		}
 		b, err := json.Marshal(map[string]any{"tasks": tasks})
 		if err != nil {

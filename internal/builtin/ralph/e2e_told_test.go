@@ -14,6 +14,8 @@ import (
 // more returns a site whose planner first plans task 1, and task 2 when the user asks for it.
 func more(t *testing.T) *site {
 	s := newSite(t, []siteTask{{ID: "1", Title: "Task 1"}, {ID: "2", Title: "Task 2"}})
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.plan = func(prompt string) []siteTask {
 		if _, said, ok := strings.Cut(prompt, "Now the user says"); ok {
 			if !strings.Contains(said, "also \"do\" 2") {
@@ -86,9 +88,14 @@ func TestTerminal(t *testing.T) {
 	until("1 approve")
 	run, _ := s.run()
 	typed(`/ralph --resume ` + run + ` also "do" 2`)
-	tmux("send-keys", "Tab")
-	time.Sleep(time.Second) // a card is inert at first
-	tmux("send-keys", "1")
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); tmux("send-keys", "BSpace") {
+		time.Sleep(time.Second) // a card is inert at first
+		tmux("send-keys", "1")
+		time.Sleep(time.Second)
+		if !strings.Contains(tmux("capture-pane", "-p"), " > 1\n") {
+			break
+		}
+	}
 	until("2 of 2 tasks merged")
 	s.merged(run)
 }
