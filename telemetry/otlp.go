@@ -89,7 +89,7 @@ func (p *proto) value(v attribute.Value) {
 			}
 		})
 	default:
-		p.bytes(1, []byte(v.Emit()))
+		p.bytes(1, []byte(v.String()))
 	}
 }
 
