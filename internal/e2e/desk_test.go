@@ -213,7 +213,6 @@ type tab struct {
 
 	mu    sync.Mutex
 	asked []string // the addresses that it asked for, all of them
-	wrong []string // errors of scripts, and what the policy for contents has stopped
 }
 
 // watch is in each page before its own scripts: it notes what the policy stops, and what a text of somebody else has executed.
