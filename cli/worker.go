@@ -25,7 +25,7 @@ Several workers may serve one store. Runs of a higher priority come first, then 
 take turns. A worker does not touch paused runs, which need a person, and quarantined runs, which
 need a decision. When a worker is stopped, it takes no more runs, lets running tasks end within the
 grace period, and leaves its runs to the others.`,
-		Example: examples(a.cfg.Name, "worker", "", "worker --once", "take what there is, and exit",
+		Example: examples(a.cfg.Name, "worker", "", "worker --once", "take the waiting runs, and exit",
 			"worker --store postgres://superstep@db/superstep --place gpu,acp --max-runs 8 --health 127.0.0.1:9090", "one of many"),
 	}
 	var health string

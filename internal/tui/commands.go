@@ -609,7 +609,7 @@ func costText(r *transcript.Run) string {
 
 // withCatalog goes on once it is known what can be started and named.
 func (t *Terminal) withCatalog(then func() tea.Cmd) tea.Cmd {
-	t.say("reading what there is …")
+	t.say("reading the catalog …")
 	look := t.lookCatalog()
 	return func() tea.Msg {
 		m := look()
