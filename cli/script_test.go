@@ -75,7 +75,7 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 			limit, err := time.ParseDuration(args[0])
 			ts.Check(err)
 			best := time.Hour
-			for range 5 { // the machine may be busy with something else
+			for tries := time.Now(); best > limit && time.Since(tries) < 30*time.Second; { // the machine may be busy with something else
 				start := time.Now()
 				expect(ts, 0, args[1:])
 				best = min(best, time.Since(start))

@@ -758,6 +758,23 @@ func TestDiff(t *testing.T) {
 	s.replayed(t, run.ID())
 }
 
+// An agent that ends at its start is started again, twice; what it says at last is the reason.
+func TestStartsAgain(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		ends int
+		want string
+	}{{2, ""}, {3, "scripted has ended (exit status 3): locked"}} {
+		s := open(t, "plain")
+		program := fmt.Sprintf(`echo >>"$0"; if [ $(wc -l <"$0") -le %d ]; then exec 0<&-; sleep 0.1; echo locked >&2; exit 3; fi; exec "$1"`, x.ends)
+		s.cmd = &acp.Command{Name: "scripted", Argv: []string{"/bin/sh", "-c", program, t.TempDir() + "/starts", os.Args[0]}, Env: acptest.Env(s.script, s.state)}
+		switch _, out := s.start(t); {
+		case x.want == "" && out.Status != runlog.Completed, x.want != "" && (out.Status != runlog.Failed || !strings.Contains(out.Err.Error(), x.want)):
+			t.Errorf("%d ends: got %v", x.ends, out.Err)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ script, mode, want string }{

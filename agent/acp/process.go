@@ -46,6 +46,7 @@ type process struct {
 	loads  bool // it can load sessions
 	http   bool // it takes tools from servers on HTTP
 	exited chan struct{}
+	broken atomic.Bool  // it takes no input any more
 	spoke  atomic.Int64 // when it last sent anything, in Unix nanoseconds
 
 	mu       sync.Mutex
@@ -54,8 +55,25 @@ type process struct {
 	ending   sync.Once
 }
 
-// start starts an agent and greets it.
-func start(ctx context.Context, c *Command, dir string, opt *Options) (_ *process, err error) {
+// start starts an agent and greets it. One that ends meanwhile is tried again: several at once fight for the files they share.
+func start(ctx context.Context, c *Command, dir string, opt *Options) (*process, error) {
+	pauses := []time.Duration{200 * time.Millisecond, time.Second}
+	for {
+		p, err := startOnce(ctx, c, dir, opt)
+		var ended *endedError
+		if err == nil || len(pauses) == 0 || !errors.As(err, &ended) {
+			return p, err
+		}
+		select {
+		case <-time.After(pauses[0]):
+			pauses = pauses[1:]
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func startOnce(ctx context.Context, c *Command, dir string, opt *Options) (_ *process, err error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() { // most agents accept a folder that is not there
 		return nil, fmt.Errorf("%s: there is no folder %s to work in", c.Name, dir)
 	}
@@ -120,9 +138,20 @@ func (p *process) launch(ctx context.Context, path string, opt *Options) (err er
 	rest, feed := io.Pipe()
 	go p.read(ours[1], feed)
 	go p.reap(ours[1], ours[2], opt.Notice)
-	p.rpc = sdk.NewConnection(p.handle, p.stdin, rest)
+	p.rpc = sdk.NewConnection(p.handle, writer{p}, rest)
 	p.rpc.SetLogger(slog.New(slog.DiscardHandler))
 	return nil
+}
+
+// A writer is the standard input of a process; it notes that the process reads no more.
+type writer struct{ p *process }
+
+func (w writer) Write(b []byte) (int, error) {
+	n, err := w.p.stdin.Write(b)
+	if err != nil {
+		w.p.broken.Store(true)
+	}
+	return n, err
 }
 
 // reap waits until nothing of the process is left.
@@ -186,6 +215,9 @@ func (p *process) request(ctx context.Context, method string, params, result any
 		return nil
 	}
 	var refused *sdk.RequestError
+	if p.broken.Load() {
+		return p.gone() // a broken pipe is no reason
+	}
 	select {
 	case <-p.rpc.Done():
 		return p.gone()
@@ -223,8 +255,13 @@ func (p *process) gone() error {
 		state = "ended (" + p.exe.ProcessState.String() + ")"
 	case <-time.After(procgroup.Grace):
 	}
-	return fmt.Errorf("%s has %s%s", p.cmd.Name, state, p.said())
+	return &endedError{fmt.Sprintf("%s has %s%s", p.cmd.Name, state, p.said())}
 }
+
+// An endedError says that a process works no more.
+type endedError struct{ text string }
+
+func (e *endedError) Error() string { return e.text }
 
 // said returns the last lines of its standard error, and what the sandbox may have refused it, for the end of an error.
 func (p *process) said() string {

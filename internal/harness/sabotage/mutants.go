@@ -48,7 +48,7 @@ func engineMutants() []mutant {
 		{"effects: a recorded outcome is given again", "journal/effect.go",
 			"	if settled && done.Error == \"\" {", "	if settled && done.Error == \"\" && e == nil {", kills},
 		{"effects: the intent is recorded first", "journal/effect.go",
-			"	if e.Repeat != RepeatFreely {\n		intent :=", "	if e.Repeat != RepeatFreely && e.Key == \"\" {\n		intent :=", kills},
+			"	if e.Repeat != RepeatFreely && !(e.Kind == kindRun", "	if e.Repeat != RepeatFreely && e.Key == \"\" && !(e.Kind == kindRun", kills},
 		{"effects: what may happen once is not repeated", "journal/effect.go",
 			"	if intents.open && e.Repeat == RepeatNever {", "	if intents.open && e.Repeat == RepeatNever && e.Key == \"\" {", kills},
 		{"effects: what has happened is recorded though the run is being stopped", "journal/effect.go",
