@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -397,6 +398,7 @@ func (m *model) check(g *vertex.Graph[float64], steps, parallelism, every int, t
 	var stats []vertex.Stats
 	broke := false
 	type snapshot = vertex.Snapshot[float64, float64, float64]
+	base := new(snapshot)
 	for {
 		var saved *snapshot
 		stopped := errors.New("checkpoint")
@@ -421,9 +423,28 @@ func (m *model) check(g *vertex.Graph[float64], steps, parallelism, every int, t
 		if !errors.Is(err, stopped) {
 			return err
 		}
-		loaded := new(snapshot)
+		loaded, changes := new(snapshot), new(snapshot)
 		if err := codec(saved, loaded); err != nil {
 			return err
+		}
+		saved, err = r.Changes()
+		if err == nil {
+			err = codec(saved, changes)
+		}
+		if err == nil {
+			base, err = base.Merge(changes)
+		}
+		if err != nil {
+			return err
+		}
+		if whole := *loaded; !reflect.DeepEqual(base, &whole) {
+			whole.GraphVertices, whole.GraphEdges = base.GraphVertices, base.GraphEdges // with edges of its own they do not count
+			if base.Edges == nil || !reflect.DeepEqual(base, &whole) {
+				return fmt.Errorf("the changes lead to\n%+v\nwant\n%+v", base, loaded)
+			}
+		}
+		if loaded.Step%4 != 0 {
+			continue // so that changes follow changes
 		}
 		if r, err = vertex.Restore(g, prog, loaded); err != nil {
 			return err

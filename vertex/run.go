@@ -46,7 +46,8 @@ type Run[V, E, M any] struct {
 	edgeN   int
 	changed bool // the topology is not the one the run was started with
 
-	aggregated []any // *aggregateValue, by place in prog.Aggregators
+	since      *since // nil if nobody has asked yet
+	aggregated []any  // *aggregateValue, by place in prog.Aggregators
 	tuning     tuning
 	crew       *crew[V, E, M] // during Run
 }
@@ -290,6 +291,9 @@ func (r *Run[V, E, M]) barrier() (Stats, error) {
 		r.anyEnds = r.anyEnds || c.tally.ended
 	}
 	changes, late := r.requests()
+	if r.since != nil {
+		r.since.computed(&r.active, r.gather)
+	}
 	gather := r.mayGather(&said, len(changes)+len(late))
 	if said.said > 0 && !gather {
 		r.push(&r.said, r.slots, said.saidEdges)

@@ -472,3 +472,55 @@ func BenchmarkIdle(b *testing.B) {
 		})
 	}
 }
+
+// What computed because it gathered a message counts as changed, though it was not known to be active.
+func TestChangesOfGathered(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	var ring vertex.EdgeList[none]
+	var entries []int32
+	for v := range int32(n) {
+		ring.Add(v, (v+1)%n)
+		if v%6 == 0 {
+			entries = append(entries, v)
+		}
+	}
+	g, err := ring.Build(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass := &vertex.Program[int, none, int]{Combine: vertex.CombineSum[int](), Compute: func(c *vertex.Context[int, none, int], _ int32, value *int, _ []int) vertex.Vote {
+		*value = c.Step() + 1
+		c.SendToNeighbors(1)
+		return vertex.Halt
+	}}
+	r, err := vertex.NewRun(g, pass, nil, entries...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Tune(1, 6, 1<<18, 1, 1)
+	was, err := r.Changes()
+	if err != nil || was.Changed != nil {
+		t.Fatalf("got %+v, %v", was, err)
+	}
+	var now, merged *vertex.Snapshot[int, none, int]
+	for _, x := range []struct{ steps, changed int }{{2, 0}, {3, n / 3}} { // in superstep 1 they gather, and afterwards not
+		if err := r.Run(t.Context(), &plainOptions{MaxSteps: x.steps}); !errors.As(err, new(*vertex.StepLimitError)) {
+			t.Fatal(err)
+		}
+		if now, err = r.Changes(); err != nil || len(now.Changed) != x.changed {
+			t.Fatalf("got %+v, %v", now, err)
+		}
+		if merged, err = was.Merge(now); err != nil || merged.Values[1] != 2 || merged.Votes[x.steps] != byte(vertex.Stay) || len(merged.Messages) != n/6 {
+			t.Errorf("got %+v, %v", merged, err)
+		}
+		was = merged
+	}
+	if _, err := vertex.Restore(g, pass, now); err == nil || !strings.Contains(err.Error(), "only what has changed") {
+		t.Errorf("got %v", err)
+	}
+	now.Changed[0] = n
+	if _, err := was.Merge(now); err == nil {
+		t.Error("changes of no vertex were merged")
+	}
+}

@@ -3,7 +3,6 @@ package vertex
 import (
 	"encoding/json"
 	"fmt"
-	"math/bits"
 	"slices"
 )
 
@@ -14,6 +13,11 @@ type Snapshot[V, E, M any] struct {
 	Step   int    `json:"step"`
 	Values []V    `json:"values"`
 	Votes  []byte `json:"votes"` // by vertex, the last Vote; 255 for an index that is no vertex
+
+	// Changed is set if the snapshot has only what has changed, see [Run.Changes]: the vertices that Values and Votes are of, in ascending order. Size is
+	// then how many there are in all.
+	Changed []int32 `json:"changed,omitzero"`
+	Size    int     `json:"size,omitzero"`
 
 	// The messages to be read in this superstep: who they are for, in ascending order, how many
 	// for each (nil for one each), and the messages in that order.
@@ -40,24 +44,31 @@ func (r *Run[V, E, M]) Snapshot() (*Snapshot[V, E, M], error) {
 	r.settle()
 	s := &Snapshot[V, E, M]{Step: r.step, Values: slices.Clone(r.values), Votes: make([]byte, r.n), GraphVertices: r.g.n, GraphEdges: r.g.NumEdges()}
 	for v := range int32(r.n) {
-		switch {
-		case hasBit(r.gone, v):
-			s.Votes[v] = votedNever
-		case hasBit(r.closed, v):
-			s.Votes[v] = byte(Complete)
-		case r.active.has(v):
-			s.Votes[v] = byte(Stay) // a message makes a vertex active as much as its vote does
-		}
+		s.Votes[v] = r.vote(v)
 	}
-	for w := r.active.nextWord(0); w >= 0; w = r.active.nextWord(w + 1) {
-		for m := r.active.words()[w]; m != 0; m &= m - 1 {
-			r.snapInbox(s, int32(w<<6|bits.TrailingZeros64(m)))
-		}
+	return s, r.rest(s, r.changed)
+}
+
+// vote returns the last vote of a vertex.
+func (r *Run[V, E, M]) vote(v int32) byte {
+	switch {
+	case hasBit(r.gone, v):
+		return votedNever
+	case hasBit(r.closed, v):
+		return byte(Complete)
+	case r.active.has(v):
+		return byte(Stay) // a message makes a vertex active as much as its vote does
 	}
+	return byte(Halt)
+}
+
+// rest adds what does not belong to one vertex: messages, aggregates, and edges if they are wanted.
+func (r *Run[V, E, M]) rest(s *Snapshot[V, E, M], edges bool) error {
+	r.inboxes(s)
 	for i, a := range r.prog.Aggregators {
 		data, err := a.encode(r.aggregated[i])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if data != nil {
 			if s.Aggregates == nil {
@@ -66,10 +77,10 @@ func (r *Run[V, E, M]) Snapshot() (*Snapshot[V, E, M], error) {
 			s.Aggregates[a.name()] = data
 		}
 	}
-	if r.changed {
+	if edges {
 		s.Edges = r.edgeList()
 	}
-	return s, nil
+	return nil
 }
 
 func (r *Run[V, E, M]) snapInbox(s *Snapshot[V, E, M], v int32) {
@@ -100,6 +111,9 @@ func (r *Run[V, E, M]) edgeList() *EdgeList[E] {
 // It reaches the same result, bit by bit. The snapshot is not changed and not kept.
 func Restore[V, E, M any](g *Graph[E], prog *Program[V, E, M], s *Snapshot[V, E, M]) (*Run[V, E, M], error) {
 	n := len(s.Values)
+	if s.Changed != nil {
+		return nil, fmt.Errorf("the snapshot of superstep %d has only what has changed; merge it into the one before", s.Step)
+	}
 	if s.Edges != nil {
 		changed, err := s.Edges.Build(n)
 		if err != nil {

@@ -117,7 +117,7 @@ func (r *Run[V, E, M]) change(changes []change[V, E], stats *Stats) error {
 			}
 		}
 		if did {
-			r.changed = true
+			r.noteChange(x)
 			stats.Changes++
 		} else {
 			stats.Ignored++
@@ -127,6 +127,18 @@ func (r *Run[V, E, M]) change(changes []change[V, E], stats *Stats) error {
 		r.rebuild()
 	}
 	return nil
+}
+
+// noteChange notes that a change took effect.
+func (r *Run[V, E, M]) noteChange(x *change[V, E]) {
+	r.changed = true
+	if r.since == nil {
+		return
+	}
+	r.since.edges = true
+	if x.kind == removeVertex || x.kind == addVertex {
+		r.since.set.add(int(x.v>>6), 1<<(uint(x.v)&63))
+	}
 }
 
 // removal is all that one superstep removes from the edges of a vertex.
@@ -200,6 +212,9 @@ func (r *Run[V, E, M]) grow(n int) {
 	r.values = append(r.values, make([]V, n-old)...)
 	for _, s := range []*set{&r.active, &r.next, &r.said, &r.saying} {
 		s.grow(n)
+	}
+	if r.since != nil {
+		r.since.set.grow(n)
 	}
 	if r.count != nil {
 		r.count = append(r.count, make([]uint32, n-len(r.count))...)
