@@ -158,6 +158,19 @@ func (r *Run[V, E, M]) Ended() bool {
 	return r.active.empty()
 }
 
+// Vertices returns how many vertices there are.
+func (r *Run[V, E, M]) Vertices() int { return r.exist }
+
+// Active returns how many vertices compute in the next superstep. It is 0 when the run has ended.
+func (r *Run[V, E, M]) Active() int {
+	r.settle()
+	n := 0
+	for w := r.active.nextWord(0); w >= 0; w = r.active.nextWord(w + 1) {
+		n += bits.OnesCount64(r.active.words()[w])
+	}
+	return n
+}
+
 // Aggregated returns where the aggregators of the last superstep can be read.
 func (r *Run[V, E, M]) Aggregated() Aggregating {
 	return &Barrier{agg: &aggregates{list: r.prog.Aggregators, values: r.aggregated}}

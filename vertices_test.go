@@ -1,0 +1,245 @@
+package superstep_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
+	"github.com/superstep-dev/superstep/vertex"
+	"github.com/superstep-dev/superstep/workflow"
+)
+
+type nothing = struct{}
+
+// A scattered program sends, sleeps and completes as a hash of its seed says, and keeps what it got in a slice, which a checkpoint must copy.
+type scattered struct {
+	seed, n, steps int
+	combine        bool
+}
+
+func (p scattered) hash(x ...int) int {
+	h := uint64(p.seed) + 1
+	for _, i := range x {
+		h = (h ^ uint64(i)) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return int(h >> 1)
+}
+
+func (p scattered) targets(v int) []int32 {
+	var to []int32
+	for i := range p.hash(v) % 4 {
+		to = append(to, int32(p.hash(v, i, 7)%p.n))
+	}
+	return to
+}
+
+func (p scattered) compute(step, v int, value *[]int, in []int, send func(int32, int)) vertex.Vote {
+	*value = append(*value, step)
+	for i, m := range in {
+		(*value)[0] = p.hash((*value)[0], m, i) % 1000
+	}
+	if step >= p.steps {
+		return vertex.Halt
+	}
+	for i, to := range p.targets(v) {
+		if p.hash(v, step, i)%3 > 0 {
+			send(to, p.hash((*value)[0], step)%100)
+		}
+	}
+	return vertex.Vote(p.hash(v, step, 9) % 8 / 3) // mostly asleep
+}
+
+// plain is a Pregel of one thread. It returns the values and how many supersteps there were.
+func (p scattered) plain() ([][]int, int) {
+	values, inbox, vote := make([][]int, p.n), make([][]int, p.n), make([]vertex.Vote, p.n)
+	for v := range vote {
+		vote[v] = vertex.Stay
+	}
+	for step := 0; ; step++ {
+		next, worked := make([][]int, p.n), false
+		for v := range p.n {
+			if vote[v] == vertex.Complete || vote[v] == vertex.Halt && inbox[v] == nil {
+				continue
+			}
+			worked = true
+			vote[v] = p.compute(step, v, &values[v], inbox[v], func(to int32, m int) {
+				if p.combine && len(next[to]) > 0 {
+					next[to][0] += m
+					return
+				}
+				next[to] = append(next[to], m)
+			})
+		}
+		if !worked {
+			return values, step
+		}
+		inbox = next
+	}
+}
+
+func (p scattered) workflow(t testing.TB, opt *workflow.VerticesOptions) *workflow.Workflow {
+	t.Helper()
+	w, err := workflow.Vertices("job", "A vertex program.", func(context.Context, job) (*workflow.Computation[[]int, nothing, int, string], error) {
+		var none vertex.EdgeList[nothing]
+		g, err := none.Build(p.n)
+		prog := &vertex.Program[[]int, nothing, int]{Compute: func(c *vertex.Context[[]int, nothing, int], v int32, value *[]int, in []int) vertex.Vote {
+			return p.compute(c.Step(), int(v), value, in, c.Send)
+		}}
+		if p.combine {
+			prog.Combine = vertex.CombineSum[int]()
+		}
+		return &workflow.Computation[[]int, nothing, int, string]{Graph: g, Program: prog, Result: func(r *vertex.Run[[]int, nothing, int]) (string, error) {
+			return fmt.Sprint(r.Values(), r.Step()), nil
+		}}, err
+	}, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// Random programs reach the result of a Pregel of one thread, though their process dies at any append, and are replayed.
+func TestVerticesCrash(t *testing.T) {
+	t.Parallel()
+	deaths := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		p := scattered{rapid.IntRange(0, 1<<30).Draw(rt, "seed"), rapid.IntRange(1, 300).Draw(rt, "n"), rapid.IntRange(1, 12).Draw(rt, "steps"), rapid.Bool().Draw(rt, "combine")}
+		opt := &workflow.VerticesOptions{Every: rapid.IntRange(1, 4).Draw(rt, "every"), Parallelism: 2}
+		if rapid.IntRange(0, 3).Draw(rt, "timed") == 0 {
+			opt.Interval = time.Millisecond
+		}
+		values, steps := p.plain()
+		want := fmt.Sprintf("%q", fmt.Sprint(values, steps))
+		store := runlogtest.NewMortal()
+		store.DieAt(rapid.IntRange(0, 12).Draw(rt, "append"), rapid.Bool().Draw(rt, "after"))
+		e := engine(t, store, p.workflow(t, opt))
+		run, err := e.Start(t.Context(), "job", []byte(`{"task":"x"}`), nil)
+		if err != nil { // it died as it began
+			return
+		}
+		out, err := run.Wait(t.Context())
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if store.Dead() {
+			deaths++
+			store.Revive()
+			e = engine(t, store, p.workflow(t, opt))
+			out = ends(t, resume(t, e, run.ID(), nil), runlog.Completed)
+		}
+		if out.Status != runlog.Completed || string(out.Output) != want {
+			rt.Fatalf("%s, %v\ngot  %s\nwant %s", out.Status, out.Err, out.Output, want)
+		}
+		replays(t, e, run.ID())
+	})
+	if deaths == 0 {
+		t.Error("nothing died")
+	}
+}
+
+// A vertex program has a history, its checkpoints tell how far it was, and it can be forked from any of them.
+func TestVerticesHistory(t *testing.T) {
+	t.Parallel()
+	p := scattered{seed: 3, n: 200, steps: 12}
+	w := p.workflow(t, &workflow.VerticesOptions{Every: 3})
+	store := runlog.NewMemory(nil)
+	e := engine(t, store, w)
+	run := start(t, e, nil)
+	out := ends(t, run, runlog.Completed)
+	var seen []string
+	var second uint64
+	for c, err := range e.History(t.Context(), run.ID()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Step == 2 {
+			second = c.Seq
+		}
+		var s struct{ Superstep, Vertices, Active int }
+		if err := json.Unmarshal(c.State, &s); err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, fmt.Sprint(s.Superstep, s.Vertices, s.Active > 0))
+	}
+	_, steps := p.plain()
+	if want := []string{"0 0 false", "3 200 true", "6 200 true", "9 200 true", fmt.Sprint(steps, 200, false)}; !slices.Equal(seen, want) {
+		t.Errorf("got %q, want %q", seen, want)
+	}
+	fork, err := e.Fork(t.Context(), run.ID(), second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := ends(t, resume(t, e, fork.ID, nil), runlog.Completed); string(again.Output) != string(out.Output) {
+		t.Errorf("the fork has %s", again.Output)
+	}
+	var notes int
+	for r, err := range runlog.Records(t.Context(), store, run.ID(), 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind == runlog.KindEvent && strings.Contains(string(r.Data), "vertices are active") {
+			notes++
+		}
+	}
+	if notes != 3 {
+		t.Errorf("%d notes", notes)
+	}
+}
+
+// A run is stopped and cancelled while it computes, ends at its limit, and says which vertex failed.
+func TestVerticesEnds(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{}, 1000)
+	program := func(compute func(c *vertex.Context[int, nothing, int]) vertex.Vote, opt *workflow.VerticesOptions) *superstep.Engine {
+		w, err := workflow.Vertices("job", "A vertex program.", func(context.Context, job) (*workflow.Computation[int, nothing, int, int], error) {
+			var none vertex.EdgeList[nothing]
+			g, err := none.Build(2)
+			return &workflow.Computation[int, nothing, int, int]{Graph: g, Result: func(r *vertex.Run[int, nothing, int]) (int, error) { return r.Step(), nil },
+				Program: &vertex.Program[int, nothing, int]{Compute: func(c *vertex.Context[int, nothing, int], _ int32, _ *int, _ []int) vertex.Vote { return compute(c) }}}, err
+		}, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return engine(t, runlog.NewMemory(nil), w)
+	}
+	forever := func(c *vertex.Context[int, nothing, int]) vertex.Vote {
+		select {
+		case begun <- struct{}{}:
+		default:
+		}
+		return vertex.Stay
+	}
+	e := program(forever, nil)
+	run := start(t, e, nil)
+	for range 100 {
+		<-begun
+	}
+	if err := e.Cancel(t.Context(), run.ID()); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, run, runlog.Cancelled)
+	out := ends(t, start(t, program(forever, &workflow.VerticesOptions{MaxSteps: 25}), nil), runlog.Failed)
+	if limit := (*vertex.StepLimitError)(nil); !errors.As(out.Err, &limit) || limit.Limit != 25 {
+		t.Errorf("got %v", out.Err)
+	}
+	out = ends(t, start(t, program(func(c *vertex.Context[int, nothing, int]) vertex.Vote {
+		if c.Step() == 14 {
+			c.Fail(errors.New("no more"))
+		}
+		return vertex.Stay
+	}, nil), nil), runlog.Failed)
+	if failed := (*vertex.Error)(nil); !errors.As(out.Err, &failed) || failed.Step != 14 {
+		t.Errorf("got %v", out.Err)
+	}
+}

@@ -1,0 +1,256 @@
+package workflow
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/klauspost/compress/s2"
+
+	"github.com/superstep-dev/superstep/vertex"
+)
+
+// packed is a snapshot of a vertex program as it is recorded: compressed, in base64. Its step and aggregates stand beside it.
+//
+//	version 1 | size | graph vertices | graph edges | changed | values | votes | to | counts | messages | edges: from, to, values
+//
+// Numbers are uvarints. A list is its length + 1, or 0 for nil, and its items: fixed-size ones as encoding/binary writes them in little-endian order,
+// ascending indexes by how much each is more than the one before, and others as JSON after its length.
+type packed[V, E, M any] struct {
+	snapshot *vertex.Snapshot[V, E, M]
+	text     []byte // of it, nil if nobody has needed it yet
+}
+
+const packVersion = 1
+
+// pack returns a snapshot, which shares nothing with the run any more.
+func pack[V, E, M any](s *vertex.Snapshot[V, E, M]) (p packed[V, E, M], err error) {
+	p.snapshot = s
+	if p.text, err = p.MarshalText(); err != nil || flat(reflect.TypeFor[V]()) && flat(reflect.TypeFor[M]()) && flat(reflect.TypeFor[E]()) {
+		return p, err
+	}
+	own := packed[V, E, M]{}
+	err = own.UnmarshalText(p.text)
+	own.text = p.text
+	return own, err
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (p packed[V, E, M]) MarshalText() ([]byte, error) {
+	if p.text != nil || p.snapshot == nil {
+		return p.text, nil
+	}
+	s := p.snapshot
+	w := &packer{b: []byte{packVersion}}
+	for _, n := range []int{s.Size, s.GraphVertices, s.GraphEdges} {
+		w.b = binary.AppendUvarint(w.b, uint64(n))
+	}
+	w.ascending(s.Changed)
+	packList(w, s.Values)
+	packList(w, s.Votes)
+	w.ascending(s.To)
+	packList(w, s.Counts)
+	packList(w, s.Messages)
+	edges := s.Edges
+	if edges == nil {
+		edges = &vertex.EdgeList[E]{}
+	}
+	w.ascending(edges.From)
+	packList(w, edges.To)
+	packList(w, edges.Values)
+	if w.err != nil {
+		return nil, w.err
+	}
+	small := s2.Encode(nil, w.b)
+	return base64.StdEncoding.AppendEncode(make([]byte, 0, base64.StdEncoding.EncodedLen(len(small))), small), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *packed[V, E, M]) UnmarshalText(text []byte) error {
+	*p = packed[V, E, M]{}
+	if len(text) == 0 {
+		return nil
+	}
+	small, err := base64.StdEncoding.AppendDecode(nil, text)
+	if err != nil {
+		return fmt.Errorf("a checkpoint: %w", err)
+	}
+	b, err := s2.Decode(nil, small)
+	if err != nil {
+		return fmt.Errorf("a checkpoint: %w", err)
+	}
+	if len(b) == 0 || b[0] != packVersion {
+		return errors.New("a checkpoint: a newer version of the program wrote it")
+	}
+	r := &unpacker{b: b[1:]}
+	s := &vertex.Snapshot[V, E, M]{}
+	s.Size, s.GraphVertices, s.GraphEdges = r.number(), r.number(), r.number()
+	s.Changed = r.ascending()
+	s.Values = unpackList[V](r)
+	s.Votes = unpackList[byte](r)
+	s.To = r.ascending()
+	s.Counts = unpackList[uint32](r)
+	s.Messages = unpackList[M](r)
+	edges := &vertex.EdgeList[E]{From: r.ascending(), To: unpackList[int32](r), Values: unpackList[E](r)}
+	if edges.From != nil {
+		s.Edges = edges
+	}
+	if r.err == nil && len(r.b) > 0 {
+		r.err = errors.New("something follows it")
+	}
+	if r.err != nil {
+		return fmt.Errorf("a checkpoint: %w", r.err)
+	}
+	p.snapshot = s
+	return nil
+}
+
+// flat reports whether values of a type have nothing that is changed through a pointer.
+func flat(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Array:
+		return flat(t.Elem())
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if !flat(f.Type) {
+				return false
+			}
+		}
+		return true
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface, reflect.Chan, reflect.Func, reflect.UnsafePointer:
+		return false
+	}
+	return true
+}
+
+type packer struct {
+	b   []byte
+	err error
+}
+
+// length adds the length of a list.
+func (w *packer) length(n int, isNil bool) {
+	if isNil {
+		n = -1
+	}
+	w.b = binary.AppendUvarint(w.b, uint64(n+1))
+}
+
+func (w *packer) ascending(list []int32) {
+	w.length(len(list), list == nil)
+	last := int32(0)
+	for _, v := range list {
+		w.b = binary.AppendUvarint(w.b, uint64(v-last))
+		last = v
+	}
+}
+
+func packList[T any](w *packer, list []T) {
+	w.length(len(list), list == nil)
+	if len(list) == 0 || w.err != nil {
+		return
+	}
+	if ints, ok := any(list).([]int); ok { // of the size of the machine, and common
+		for _, i := range ints {
+			w.b = binary.LittleEndian.AppendUint64(w.b, uint64(i))
+		}
+		return
+	}
+	if binary.Size(list[0]) >= 0 {
+		w.b, w.err = binary.Append(w.b, binary.LittleEndian, list)
+		return
+	}
+	items, err := json.Marshal(list)
+	w.b, w.err = append(binary.AppendUvarint(w.b, uint64(len(items))), items...), err
+}
+
+type unpacker struct {
+	b   []byte
+	err error
+}
+
+func (r *unpacker) number() int {
+	n, size := binary.Uvarint(r.b)
+	if size <= 0 || n > 1<<40 {
+		r.b, r.err = nil, errors.Join(r.err, errors.New("it is cut off"))
+		return 0
+	}
+	r.b = r.b[size:]
+	return int(n)
+}
+
+// take returns the next bytes, nil if there are fewer.
+func (r *unpacker) take(n int) []byte {
+	if n < 0 || n > len(r.b) {
+		r.b, r.err = nil, errors.Join(r.err, errors.New("it is cut off"))
+		return nil
+	}
+	out := r.b[:n]
+	r.b = r.b[n:]
+	return out
+}
+
+// length returns the length of a list, -1 for nil.
+func (r *unpacker) length() int { return r.number() - 1 }
+
+func (r *unpacker) ascending() []int32 {
+	n := r.length()
+	if n < 0 || n > len(r.b) {
+		if n > 0 {
+			r.take(n)
+		}
+		return nil
+	}
+	list, last := make([]int32, n), 0
+	for i := range list {
+		last += r.number()
+		list[i] = int32(last)
+	}
+	return list
+}
+
+func unpackList[T any](r *unpacker) []T {
+	n := r.length()
+	if n <= 0 || r.err != nil {
+		if n == 0 {
+			return []T{}
+		}
+		return nil
+	}
+	var zero T
+	_, isInt := any(zero).(int)
+	size := binary.Size(zero)
+	switch {
+	case isInt:
+		size = 8
+	case size < 0:
+		var list []T
+		if items := r.take(r.number()); items != nil {
+			if err := json.Unmarshal(items, &list); err != nil {
+				r.err = err
+			}
+		}
+		if len(list) != n && r.err == nil {
+			r.err = fmt.Errorf("%d items of %d", len(list), n)
+		}
+		return list
+	}
+	if size > 0 && n > len(r.b)/size {
+		r.take(n * size)
+		return nil
+	}
+	b, list := r.take(n*size), make([]T, n)
+	if ints, ok := any(list).([]int); ok {
+		for i := range ints {
+			ints[i] = int(int64(binary.LittleEndian.Uint64(b[8*i:])))
+		}
+		return list
+	}
+	if _, err := binary.Decode(b, binary.LittleEndian, list); err != nil {
+		r.err = err
+	}
+	return list
+}
