@@ -400,7 +400,7 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 		if i >= 0 && i < s.end && !turn {
 			return i, nil
 		}
-		known := i >= 0 && i < s.end
+		known := i >= 0 && i < s.end && !s.failsBefore(l, i) // otherwise it is for a later attempt
 		due := &s.recs[s.cursor]
 		late := due.Kind == runlog.KindTaskFailed && s.limits[l.path] != nil // its time was up before that
 		if i < 0 && due.Path == l.path && !late && !beside(due) {            // its task is here and does something else
@@ -414,8 +414,14 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 
 // stopped reports whether an effect that has begun was stopped: it begins again, or its attempt fails, before it has the outcome at that position.
 func (s *script) stopped(l lane, outcome int) bool {
-	again, failed := s.find(lane{runlog.KindIntended, l.path, l.key}), s.find(lane{kind: runlog.KindTaskFailed, path: l.path})
-	return again >= 0 && again < outcome || failed >= 0 && failed < outcome
+	again := s.find(lane{runlog.KindIntended, l.path, l.key})
+	return again >= 0 && again < outcome || s.failsBefore(l, outcome)
+}
+
+// failsBefore reports whether the attempt of a lane's task fails before the record at that position.
+func (s *script) failsBefore(l lane, i int) bool {
+	failed := s.find(lane{kind: runlog.KindTaskFailed, path: l.path})
+	return failed >= 0 && failed < i
 }
 
 // sleep waits for a change. The caller holds mu.

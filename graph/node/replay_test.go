@@ -46,6 +46,22 @@ func TestReplay(t *testing.T) {
 			broken := func(context.Context, *graph.Task, state) (update, error) { return update{}, errors.New("it is broken") }
 			return oneWay(t, node.Parallel("n", []graph.Node[state, update]{effect(w, "n", "a", false), {Name: "b", Run: broken}}, notes, &node.ParallelOptions{Settled: true}))
 		},
+		"late before an effect": func(t testing.TB, w *world) *graph.Flow[state, update] {
+			do := func(ctx context.Context, key string) error {
+				_, err := graph.Do(ctx, key, func(context.Context, string) (int, error) { w.did(key); return 1, nil })
+				return err
+			}
+			return oneWay(t, graph.Node[state, update]{Name: "slow", Timeout: 20 * time.Millisecond, Retry: &graph.Retry{Attempts: 5, Backoff: -1},
+				Run: func(ctx context.Context, t *graph.Task, _ state) (update, error) {
+					if err := do(ctx, "a"); err != nil {
+						return update{}, err
+					}
+					if t.Attempt() == 1 {
+						time.Sleep(40 * time.Millisecond)
+					}
+					return update{}, do(ctx, "b")
+				}})
+		},
 		"late": func(t testing.TB, w *world) *graph.Flow[state, update] {
 			slow := func(path, name string, end error) graph.Node[state, update] {
 				n := effect(w, path, name, false)

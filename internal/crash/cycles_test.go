@@ -19,7 +19,7 @@ import (
 // open and on one that is opened each time. No goroutine and no file is left over. The
 // stores follow each other, since what is counted is that of the whole process.
 func TestCrashLeaks(t *testing.T) {
-	memory := func(*testing.T) *place { return nil }
+	memory := func(testing.TB) *place { return nil }
 	for _, b := range append(backends(), backend{name: "memory", open: memory}) {
 		t.Run(b.name, func(t *testing.T) {
 			p := b.open(t)

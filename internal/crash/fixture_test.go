@@ -32,9 +32,9 @@ type backend struct {
 	name   string
 	lease  time.Duration // of workers that are killed; those of a store that sees a death need none
 	points []string      // its failpoints
-	open   func(t *testing.T) *place
+	open   func(t testing.TB) *place
 
-	serve   func(t *testing.T) *place                // as open, with a server of its own; nil if there is none
+	serve   func(t testing.TB) *place                // as open, with a server of its own; nil if there is none
 	save    func(t *testing.T, p *place, dir string) // keeps a store as files; nil if that cannot be had
 	restore func(t *testing.T, dir string) *place    // makes a store of them
 }
@@ -53,7 +53,7 @@ func backends() []backend {
 		{
 			name:   "sqlite",
 			points: []string{"sqlite.before-begin", "sqlite.mid-write", "sqlite.before-commit", "sqlite.after-commit"},
-			open:   func(t *testing.T) *place { return &place{url: "sqlite:" + filepath.Join(t.TempDir(), "runs.sqlite")} },
+			open:   func(t testing.TB) *place { return &place{url: "sqlite:" + filepath.Join(t.TempDir(), "runs.sqlite")} },
 			save: func(t *testing.T, p *place, dir string) {
 				checkpoint(t, p)
 				copyFiles(t, dir, filepath.Dir(strings.TrimPrefix(p.url, "sqlite:")), "runs.sqlite")
@@ -67,7 +67,7 @@ func backends() []backend {
 		{
 			name:   "file",
 			points: []string{"file.before-write", "file.mid-write", "file.before-sync", "file.after-sync", "file.before-rename", "file.after-rename"},
-			open:   func(t *testing.T) *place { return &place{url: "file:" + t.TempDir()} },
+			open:   func(t testing.TB) *place { return &place{url: "file:" + t.TempDir()} },
 			save: func(t *testing.T, p *place, dir string) {
 				copyFiles(t, dir, strings.TrimPrefix(p.url, "file:"))
 				if err := os.Remove(filepath.Join(dir, "reserve")); err != nil { // which is noise
@@ -84,8 +84,8 @@ func backends() []backend {
 			name:   "postgres",
 			lease:  100 * time.Millisecond,
 			points: []string{"postgres.before-begin", "postgres.mid-write", "postgres.before-commit", "postgres.after-commit"},
-			open:   func(t *testing.T) *place { return &place{url: shared.Server(t).DSN() + "#" + unique()} },
-			serve: func(t *testing.T) *place {
+			open:   func(t testing.TB) *place { return &place{url: shared.Server(t).DSN() + "#" + unique()} },
+			serve: func(t testing.TB) *place {
 				s := pgserver.Start(t, nil)
 				return &place{url: s.DSN() + "#crash", kill: func() { s.Kill(t); s.Restart(t) }}
 			},
@@ -107,8 +107,8 @@ func backends() []backend {
 			name:   "redis",
 			lease:  100 * time.Millisecond,
 			points: []string{"redis.before-send", "redis.after-send"},
-			open:   func(t *testing.T) *place { return &place{url: durableRedis(t).URL() + "#crash"} },
-			serve: func(t *testing.T) *place {
+			open:   func(t testing.TB) *place { return &place{url: durableRedis(t).URL() + "#crash"} },
+			serve: func(t testing.TB) *place {
 				s := durableRedis(t)
 				return &place{url: s.URL() + "#crash", kill: s.Restart}
 			},
@@ -128,7 +128,7 @@ func backends() []backend {
 	}
 }
 
-func durableRedis(t *testing.T) *redisserver.Server {
+func durableRedis(t testing.TB) *redisserver.Server {
 	return redisserver.Start(t, "appendonly yes")
 }
 
