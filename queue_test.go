@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
@@ -240,4 +242,35 @@ func TestAnsweredIsQueued(t *testing.T) {
 		t.Fatal(taken, err)
 	}
 	ends(t, taken[0], runlog.Completed)
+}
+
+// A worker tells which runs it does not take, as long as it serves.
+func TestServeTells(t *testing.T) {
+	t.Parallel()
+	store := runlog.NewMemory(nil)
+	done := func(context.Context, string) error { return nil }
+	both := engine(t, store, named(t, "there", done), named(t, "gone", done))
+	enqueue(t, both, "gone", "x", nil)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	e := engine(t, store, named(t, "there", done))
+	go func() { served <- e.Serve(ctx, &superstep.RecoverOptions{Place: []string{"gpu"}}) }()
+	var all []unlisted.Worker
+	for len(all) != 1 || all[0].Skips["gone"] == "" {
+		var err error
+		if all, err = unlisted.Workers(t.Context(), store); err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	if !all[0].Has([]string{"gpu"}) || all[0].Has([]string{"acp"}) {
+		t.Errorf("the worker is %+v", all[0])
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if all, err := unlisted.Workers(t.Context(), store); err != nil || len(all) > 0 {
+		t.Errorf("a worker that has stopped is listed: %+v, %v", all, err)
+	}
 }

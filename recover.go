@@ -3,12 +3,14 @@ package superstep
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/internal/waitlist"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -103,6 +105,9 @@ func (e *Engine) takeOne(ctx, within context.Context, w *waitlist.Run, o *Recove
 	id := w.Info.ID
 	if err := e.has(ctx, &w.Info); err != nil {
 		e.pass(id, err, o)
+		if !errors.As(err, new(*UntrustedError)) {
+			e.skip(w.Info.Workflow, err.Error())
+		}
 		return nil, nil
 	}
 	if w.Queue.Key != "" {
@@ -123,6 +128,7 @@ func (e *Engine) takeOne(ctx, within context.Context, w *waitlist.Run, o *Recove
 	switch {
 	case err == nil:
 		e.list.Won()
+		e.skip(w.Info.Workflow, "")
 		return r, nil
 	case errors.Is(err, errFull):
 		e.list.Block(w, e.opt.Now().Add(lookEvery/4+rand.N(lookEvery)))
@@ -178,6 +184,49 @@ func (e *Engine) waits(id string) bool {
 	defer e.mu.Unlock()
 	l := e.later[id]
 	return l.never || e.opt.Now().Before(l.until)
+}
+
+// announceEvery is how often a worker extends its hold on its description.
+const announceEvery = 5 * time.Second
+
+// announce describes this worker in the store until ctx ends, so that listings can tell which runs no worker takes. An error is met by the next look.
+func (e *Engine) announce(ctx context.Context, place []string) {
+	var p *unlisted.Presence
+	for ctx.Err() == nil {
+		w := &unlisted.Worker{Place: place}
+		e.mu.Lock()
+		w.Skips = maps.Clone(e.skips)
+		e.mu.Unlock()
+		if p == nil {
+			p, _ = unlisted.Announce(ctx, e.store, w)
+		} else if p.Renew(ctx, w) != nil && ctx.Err() == nil {
+			p = nil // it was suspended, and another worker has removed the description
+		}
+		select {
+		case <-ctx.Done():
+		case <-e.skipped:
+		case <-time.After(announceEvery):
+		}
+	}
+	if p != nil {
+		_ = p.Leave(context.WithoutCancel(ctx)) // or the next worker removes it
+	}
+}
+
+// skip notes why this worker cannot execute runs of a workflow, "" if it can.
+func (e *Engine) skip(workflow, why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.skips[workflow] == why {
+		return
+	}
+	if e.skips[workflow] = why; why == "" {
+		delete(e.skips, workflow)
+	}
+	select {
+	case e.skipped <- struct{}{}:
+	default:
+	}
 }
 
 // pass skips a run: permanently, unless a user may trust it later.
@@ -246,10 +295,12 @@ func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 		stop(nil)
 	}()
 	ticking, stopTicks := context.WithCancel(ctx)
-	var schedules sync.WaitGroup
-	schedules.Go(func() { e.serveSchedules(ticking, &o) })
-	defer schedules.Wait()
+	var beside sync.WaitGroup
+	beside.Go(func() { e.serveSchedules(ticking, &o) })
+	defer beside.Wait()
 	defer stopTicks()
+	beside.Go(func() { e.serveSweeps(ticking) })
+	beside.Go(func() { e.announce(ticking, o.Place) })
 	news, every := e.news(ctx)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -291,7 +342,6 @@ func (e *Engine) news(ctx context.Context) (<-chan struct{}, time.Duration) {
 // serveOnce looks for runs with one query, if it is time for one, and takes what it can. All and old are when it lists everything again. Soonest is when
 // a run that has to wait can be taken, zero if none has to.
 func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, old *time.Time) (taken []*Run, soonest time.Time, err error) {
-	e.sweep(ctx)
 	e.taking.Lock()
 	defer e.taking.Unlock()
 	e.list.Place = o.Place

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -195,6 +196,41 @@ var mailCases = []testCase{
 		if again.Seq != n {
 			f.Fatalf("posted again the last got place %d", again.Seq)
 		}
+	}},
+	{"workers", "a worker is known while it holds its description, and one that has crashed is removed by the next one", func(f *fixture) {
+		e := f.expirer()
+		gpu := &unlisted.Worker{Place: []string{"gpu"}}
+		p, err := unlisted.Announce(f.Context(), f.store, gpu)
+		f.ok(err)
+		workers := func(want ...string) {
+			f.Helper()
+			all, err := unlisted.Workers(f.Context(), f.again().store)
+			f.ok(err)
+			var got []string
+			for i := range all {
+				got = append(got, fmt.Sprint(all[i].Place, all[i].Skips))
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				f.Fatalf("the workers are %q, want %q", got, want)
+			}
+		}
+		workers("[gpu] map[]")
+		f.wantIDs(nil)
+		gpu.Skips = map[string]string{"brief": "it is unknown"}
+		f.ok(p.Renew(f.Context(), gpu))
+		workers("[gpu] map[brief:it is unknown]")
+		all, err := f.store.Runs(f.Context(), &runlog.Filter{Status: []runlog.Status{runlog.Importing}})
+		f.ok(err)
+		e.Expire(f.T, all[0].ID)
+		workers()
+		other, err := unlisted.Announce(f.Context(), f.store, &unlisted.Worker{})
+		f.ok(err)
+		workers("[] map[]")
+		if p.Renew(f.Context(), &unlisted.Worker{}) == nil {
+			f.Fatalf("a description that was removed is renewed")
+		}
+		f.ok(other.Leave(f.Context()))
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Importing}})
 	}},
 	{"mailbox: a run that is removed", "a mailbox is removed with its run, and once it has ended", func(f *fixture) {
 		l := f.create("r")
