@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/superstep-dev/superstep/internal/acptest"
@@ -243,15 +244,18 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestRed has a task whose check never passes: the run ends partial, keeps its branch, and gc keeps it, too.
+// TestRed has a task whose check never passes: the run ends partial, keeps its branch, and gc keeps it, too. Resumed after gc, and once more, the run
+// begins with all that was merged before.
 func TestRed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, []siteTask{{ID: "1", Title: "Task 1"}, {ID: "2", Title: "Task 2"}, {ID: "3", Title: "Task 3", BlockedBy: []string{"2"}}})
 	same := s.guard()
 	think := s.think
+	var red atomic.Int64 // the task that fails
+	red.Store(2)
 	s.server = modeltest.NewServer(t, func(r *modeltest.ParsedRequest) modeltest.Reply {
-		if m := titled.FindStringSubmatch(r.Messages[0].Text()); m != nil && m[1] == "2" && len(r.Messages) == 1 {
-			return modeltest.Call("bash", `{"command":"echo never >src/2"}`)
+		if m := titled.FindStringSubmatch(r.Messages[0].Text()); m != nil && m[1] == fmt.Sprint(red.Load()) && len(r.Messages) == 1 {
+			return modeltest.Call("bash", `{"command":"echo never >src/`+m[1]+`"}`)
 		}
 		return think(r)
 	}, nil)
@@ -270,6 +274,20 @@ func TestRed(t *testing.T) {
 	s.git("merge", "-q", "superstep/"+run)
 	if out, code := s.superstep("", "ralph", "gc"); code != 0 || !strings.Contains(out, "removed superstep/"+run+"\n") || !strings.Contains(out, "kept superstep/"+run+"_2: not merged") {
 		t.Errorf("exit code %d: %s", code, out)
+	}
+	for _, next := range []struct {
+		red  int64
+		code int
+		has  string // of src
+	}{{3, 7, "0 1 2"}, {0, 0, "0 1 2 3"}} {
+		red.Store(next.red)
+		if out, code := s.superstep("", "runs", "resume", run, "-o", "jsonl"); code != next.code {
+			t.Fatalf("resumed: exit code %d: %s", code, lastOf(out))
+		}
+		run, _ = s.run()
+		if has := s.git("ls-tree", "--name-only", "superstep/"+run+":src"); strings.Join(strings.Fields(has), " ") != next.has {
+			t.Errorf("run %s has %q", run, has)
+		}
 	}
 }
 

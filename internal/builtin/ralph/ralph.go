@@ -103,6 +103,7 @@ func New(opt *Options) (*workflow.Workflow, error) {
 				return Output{}, err
 			}
 			r := newRunner(opt, &in)
+			r.id, r.parent = e.Journal.ID(), e.Journal.Info().Parent
 			flow, err := r.flow()
 			if err != nil {
 				return Output{}, err
@@ -253,10 +254,13 @@ func (in *Inputs) begin(ctx context.Context, repo *gitwork.Repo) error {
 type runner struct {
 	opt     *Options
 	in      *Inputs
+	id      string        // of the run
+	parent  string        // that it is a fork of, "" if it is none
 	merging chan struct{} // holds a value while a task is merged
 
 	mu   sync.Mutex
 	repo *gitwork.Repo
+	tree *gitwork.Tree // of the run
 }
 
 func newRunner(opt *Options, in *Inputs) *runner {
@@ -273,17 +277,35 @@ func (r *runner) repository(ctx context.Context) (*gitwork.Repo, error) {
 	return r.repo, err
 }
 
-// trunk opens the worktree of the run. A fork of another run begins with the result of that.
+// trunk opens the worktree of the run, again if somebody has removed it. A fork begins with what its parent came to, or else the run that the parent was
+// a fork of.
 func (r *runner) trunk(ctx context.Context, s *state, run string) (*gitwork.Tree, error) {
 	repo, err := r.repository(ctx)
 	if err != nil {
 		return nil, err
 	}
-	from := r.in.Commit
-	if s.Run != "" && s.Run != run {
-		from = gitwork.Branch(s.Run, "")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tree != nil {
+		if _, err := os.Stat(r.tree.Path); err == nil {
+			return r.tree, nil
+		}
 	}
-	return repo.Tree(ctx, run, "", from)
+	from := r.in.Commit
+	if s.forked(run) {
+		for _, before := range []string{r.parent + strings.TrimPrefix(run, r.id), s.Run} {
+			last, err := repo.Last(ctx, before, []string{"Superstep-Run: " + before, "Superstep-Attempt: merge"}, r.in.Commit)
+			if err != nil {
+				return nil, err
+			}
+			if last != "" {
+				from = last
+				break
+			}
+		}
+	}
+	r.tree, err = repo.Tree(ctx, run, "", from)
+	return r.tree, err
 }
 
 // reviewers returns what the reviewers look for.

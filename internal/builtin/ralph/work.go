@@ -62,7 +62,8 @@ func (r *runner) work(ctx context.Context, t *graph.Task, s state) (u update, er
 	if err := t.Emit(ctx, "tasks", list); err != nil {
 		return u, err
 	}
-	flow, begin, err := r.tasks(&s, s.name(t))
+	run := s.name(t)
+	flow, begin, err := r.tasks(&s, run)
 	if err != nil {
 		return u, err
 	}
@@ -73,6 +74,11 @@ func (r *runner) work(ctx context.Context, t *graph.Task, s state) (u update, er
 	if err != nil {
 		return u, err
 	}
+	if s.forked(run) {
+		if err := t.Scope().Afresh(func() error { return r.complete(ctx, &s, run, final) }); err != nil {
+			return u, err
+		}
+	}
 	for _, p := range s.Tasks {
 		if res, new := final[p.ID]; new && s.result(p.ID) == nil {
 			u.Results = append(u.Results, res)
@@ -82,6 +88,24 @@ func (r *runner) work(ctx context.Context, t *graph.Task, s state) (u update, er
 		}
 	}
 	return u, nil
+}
+
+// complete fails if the branch of a fork lacks work that was merged before, for its commits are gone.
+func (r *runner) complete(ctx context.Context, s *state, run string, all done) error {
+	tree, err := r.trunk(ctx, s, run)
+	if err != nil {
+		return err
+	}
+	for _, p := range s.Tasks {
+		sha := all[p.ID].Merged
+		if sha == "" {
+			continue
+		}
+		if in, err := r.repo.Merged(ctx, sha, tree.Branch); err != nil || !in {
+			return errors.Join(err, fmt.Errorf("task %s was merged as %s by a run before this one, and %s has no such commit: bring it back with `git merge %s` there", p.ID, sha, tree.Branch, sha))
+		}
+	}
+	return nil
 }
 
 // tasks compiles the open tasks to a graph. The first state has the results of the others.
