@@ -153,7 +153,11 @@ func (v *plain) see(rec *runlog.Record, r *transcript.Run) {
 func lastQuestion(r *transcript.Run, path string) string {
 	for i := len(r.Questions) - 1; i >= 0; i-- {
 		if r.Questions[i].Path == path {
-			return transcript.Line(r.Questions[i].Question)
+			text, more, _ := strings.Cut(strings.TrimSpace(r.Questions[i].Question), "\n")
+			if more != "" { // it is shown whole where the run pauses
+				text += " …"
+			}
+			return transcript.Line(text)
 		}
 	}
 	return ""

@@ -170,6 +170,16 @@ func (s *site) git(args ...string) string {
 // superstep runs the command, which a failpoint may kill.
 func (s *site) superstep(failpoint string, args ...string) (stdout string, code int) {
 	s.t.Helper()
+	stdout, stderr, code := s.outputs(failpoint, args...)
+	if code > 0 {
+		s.t.Logf("%s: exit code %d: %s", args, code, stderr)
+	}
+	return stdout, code
+}
+
+// outputs is superstep with what it prints to standard error.
+func (s *site) outputs(failpoint string, args ...string) (stdout, stderr string, code int) {
+	s.t.Helper()
 	if err := os.MkdirAll(s.home, 0o700); err != nil {
 		s.t.Fatal(err)
 	}
@@ -180,10 +190,7 @@ func (s *site) superstep(failpoint string, args ...string) (stdout string, code 
 	if err := cmd.Run(); cmd.ProcessState == nil {
 		s.t.Fatal(err)
 	}
-	if code = cmd.ProcessState.ExitCode(); code > 0 {
-		s.t.Logf("%s: exit code %d: %s", args, code, errs.String())
-	}
-	return out.String(), code
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
 var titled = regexp.MustCompile(`(?m)^# Task (\S+)$`)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/gitwork"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/plan"
@@ -183,7 +184,7 @@ func (in *Inputs) read(opt *Options) error {
 	if in.Prompt == "" {
 		return errors.New("is empty; say what to build")
 	}
-	if strings.Contains(in.Prompt, "\n") || len(in.Prompt) > 1000 {
+	if in.Plan != "" || strings.Contains(in.Prompt, "\n") || len(in.Prompt) > 1000 {
 		return nil
 	}
 	file := in.Prompt
@@ -214,12 +215,19 @@ func (in *Inputs) read(opt *Options) error {
 		if err := usable(p, nil); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		in.Plan = in.Prompt
+		var titles []string
+		for _, t := range p.Tasks {
+			titles = append(titles, t.Title)
+		}
+		in.Plan, in.Prompt = in.Prompt, clean.Clip(strings.Join(titles, "; "), 200)
 	} else if err != nil && !errors.Is(err, plan.ErrNone) && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return nil
 }
+
+// work returns what is to be built: the plan if there is one, else the prompt.
+func (in *Inputs) work() string { return cmp.Or(in.Plan, in.Prompt) }
 
 // begin pins the commit that the run begins with, and notes what the user should know of the repository.
 func (in *Inputs) begin(ctx context.Context, repo *gitwork.Repo) error {

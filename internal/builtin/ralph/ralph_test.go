@@ -673,6 +673,9 @@ func TestPlanFile(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"1": "completed", "1-2": "completed"}, status(out)); diff != "" || len(s.prompts("planner")) != 0 {
 		t.Error(diff)
 	}
+	if raw, err := w.w.Settle(json.RawMessage(`{"prompt":"plan.yaml"}`)); err != nil || !strings.Contains(string(raw), `"prompt":"t1; t2"`) {
+		t.Errorf("the run is called %s, %v", raw, err)
+	}
 	w.file("bad.yaml", "tasks:\n- {id: 1, title: a, blocked_by: 2}\n- {id: 2, title: b, blocked_by: 1}\n")
 	if _, err := w.start(map[string]any{"prompt": "bad.yaml"}); err == nil || !strings.Contains(err.Error(), "in a circle: 1 ← 2 ← 1") {
 		t.Error(err)
