@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/internal/acptest"
-	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 )
 
@@ -293,18 +292,17 @@ func TestRed(t *testing.T) {
 
 // TestHang has a check that hangs: it ends at its limit, and leaves no process.
 func TestHang(t *testing.T) {
-	if !faults.Full() {
-		t.Skip("it takes minutes; SUPERSTEP_FAULTS=full runs it")
-	}
 	t.Parallel()
 	s := newSite(t, pair()[:1])
-	s.write("check.sh", "[ -e src/1 ] || exit 0\n(setsid sleep 4242 &)\nsleep 4242\n")
+	length := fmt.Sprint(10_000_000 + os.Getpid()) // seconds, of these processes alone
+	s.write("check.sh", "[ -e src/1 ] || exit 0\n(setsid sleep "+length+" &)\nsleep "+length+"\n")
 	s.git("commit", "-qam", "hangs")
-	if out, code := s.superstep("", siteRun("--check-minutes", "1")...); code != 7 {
-		t.Errorf("exit code %d: %s", code, lastOf(out))
+	out, code := s.superstep("", siteRun("--check-minutes", "0.02")...)
+	if code != 7 || !strings.Contains(lastOf(out), "failed 3 times in the same way") {
+		t.Errorf("exit code %d: %s", code, out)
 	}
 	for _, f := range s.glob("/proc/[0-9]*/cmdline") {
-		if b, err := os.ReadFile(f); err == nil && string(b) == "sleep\x004242\x00" {
+		if b, err := os.ReadFile(f); err == nil && string(b) == "sleep\x00"+length+"\x00" {
 			t.Errorf("%s is left", f)
 		}
 	}

@@ -57,7 +57,7 @@ func (s *state) name(t *graph.Task) string {
 func (r *runner) command(ctx context.Context, t *graph.Task, crew *Crew, key, name, command string) (tool.Result, error) {
 	e := &journal.Effect{Key: key, Kind: "tool", Name: name, Repeat: journal.RepeatByKey, Input: map[string]string{"command": command}}
 	return journal.Do(ctx, t.Scope(), e, func(ctx context.Context, _ string) (tool.Result, error) {
-		out, failed, err := crew.Run(ctx, command, time.Duration(r.in.Minutes)*time.Minute)
+		out, failed, err := crew.Run(ctx, command, time.Duration(r.in.Minutes*float64(time.Minute)))
 		return tool.Result{Text: out, Error: failed}, err
 	})
 }

@@ -61,19 +61,19 @@ type Crew struct {
 
 // Inputs are the inputs of the workflow.
 type Inputs struct {
-	Prompt    string `json:"prompt" jsonschema:"what to build, or the file that says it; a file with a list of tasks is the plan"`
-	Check     string `json:"check,omitempty" jsonschema:"the command that decides whether a task is done, such as go test ./..."`
-	Setup     string `json:"setup,omitempty" jsonschema:"a command to run in each worktree before the work, such as npm ci"`
-	Base      string `json:"base,omitempty" jsonschema:"the branch or commit to begin with; defaults to HEAD"`
-	Workers   int    `json:"workers,omitempty" jsonschema:"how many tasks to work on at once; defaults to 4"`
-	MaxLoops  int    `json:"max_loops,omitempty" jsonschema:"how many reviews there are at most; defaults to 10"`
-	Reviewers string `json:"reviewers,omitempty" jsonschema:"what reviewers look for, one each, such as security,correctness"`
-	Agent     string `json:"agent,omitempty" jsonschema:"what the workers are: a model, or an agent such as acp:opencode"`
-	Model     string `json:"model,omitempty" jsonschema:"the model of planner and reviewers, and of workers without --agent"`
-	Minutes   int    `json:"check_minutes,omitempty" jsonschema:"how long the check and the setup may take; defaults to 10"`
-	Dirty     bool   `json:"include_uncommitted,omitempty" jsonschema:"begin with your uncommitted changes, which stay as they are"`
-	PlanOnly  bool   `json:"plan_only,omitempty" jsonschema:"only make the plan, and print it"`
-	PR        bool   `json:"pr,omitempty" jsonschema:"ask to push the result and to open a pull request with gh"`
+	Prompt    string  `json:"prompt" jsonschema:"what to build, or the file that says it; a file with a list of tasks is the plan"`
+	Check     string  `json:"check,omitempty" jsonschema:"the command that decides whether a task is done, such as go test ./..."`
+	Setup     string  `json:"setup,omitempty" jsonschema:"a command to run in each worktree before the work, such as npm ci"`
+	Base      string  `json:"base,omitempty" jsonschema:"the branch or commit to begin with; defaults to HEAD"`
+	Workers   int     `json:"workers,omitempty" jsonschema:"how many tasks to work on at once; defaults to 4"`
+	MaxLoops  int     `json:"max_loops,omitempty" jsonschema:"how many reviews there are at most; defaults to 10"`
+	Reviewers string  `json:"reviewers,omitempty" jsonschema:"what reviewers look for, one each, such as security,correctness"`
+	Agent     string  `json:"agent,omitempty" jsonschema:"what the workers are: a model, or an agent such as acp:opencode"`
+	Model     string  `json:"model,omitempty" jsonschema:"the model of planner and reviewers, and of workers without --agent"`
+	Minutes   float64 `json:"check_minutes,omitempty" jsonschema:"how long the check and the setup may take; defaults to 10"`
+	Dirty     bool    `json:"include_uncommitted,omitempty" jsonschema:"begin with your uncommitted changes, which stay as they are"`
+	PlanOnly  bool    `json:"plan_only,omitempty" jsonschema:"only make the plan, and print it"`
+	PR        bool    `json:"pr,omitempty" jsonschema:"ask to push the result and to open a pull request with gh"`
 
 	Plan   string   `json:"plan,omitempty" jsonschema:"set by the run itself: the plan that the prompt named"`
 	Dir    string   `json:"dir,omitempty" jsonschema:"set by the run itself: the checkout"`
@@ -156,10 +156,14 @@ func prepare(ctx context.Context, opt *Options, in *Inputs) error {
 		return wrong("prompt: " + err.Error())
 	}
 	in.Workers, in.MaxLoops, in.Minutes = cmp.Or(in.Workers, 4), cmp.Or(in.MaxLoops, 10), cmp.Or(in.Minutes, 10)
+	const day = 24 * 60
+	if !(in.Minutes > 0 && in.Minutes <= day) {
+		return wrong(fmt.Sprintf("check_minutes: want more than 0 and at most %d, got %g", day, in.Minutes))
+	}
 	for _, n := range []struct {
 		name       string
 		value, top int
-	}{{"workers", in.Workers, 64}, {"max_loops", in.MaxLoops, 1000}, {"check_minutes", in.Minutes, 24 * 60}} {
+	}{{"workers", in.Workers, 64}, {"max_loops", in.MaxLoops, 1000}} {
 		if n.value < 1 || n.value > n.top {
 			return wrong(fmt.Sprintf("%s: want 1 to %d, got %d", n.name, n.top, n.value))
 		}

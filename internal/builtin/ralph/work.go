@@ -63,7 +63,9 @@ func (r *runner) work(ctx context.Context, t *graph.Task, s state) (u update, er
 		return u, err
 	}
 	run := s.name(t)
-	flow, begin, err := r.tasks(&s, run)
+	flow, begin, err := s.graph(run, func(ctx context.Context, t *graph.Task, p plan.Task, d done) (result, error) {
+		return r.task(ctx, t, &s, run, p, d)
+	})
 	if err != nil {
 		return u, err
 	}
@@ -108,8 +110,8 @@ func (r *runner) complete(ctx context.Context, s *state, run string, all done) e
 	return nil
 }
 
-// tasks compiles the open tasks to a graph. The first state has the results of the others.
-func (r *runner) tasks(s *state, run string) (*graph.Flow[done, result], done, error) {
+// graph compiles the open tasks to a graph whose nodes call do. The first state has the results of the others.
+func (s *state) graph(run string, do func(context.Context, *graph.Task, plan.Task, done) (result, error)) (*graph.Flow[done, result], done, error) {
 	g := graph.New("tasks", merged)
 	begin, leaf := done{}, map[string]bool{}
 	for _, res := range s.Results {
@@ -128,7 +130,7 @@ func (r *runner) tasks(s *state, run string) (*graph.Flow[done, result], done, e
 			Instead: func(_ done, err error) result {
 				return result{ID: p.ID, Title: p.Title, Status: plan.Failed, Error: err.Error(), Branch: gitwork.Branch(run, p.ID)}
 			},
-			Run: func(ctx context.Context, t *graph.Task, d done) (result, error) { return r.task(ctx, t, s, run, p, d) },
+			Run: func(ctx context.Context, t *graph.Task, d done) (result, error) { return do(ctx, t, p, d) },
 		}
 		for _, b := range p.BlockedBy {
 			if _, ended := begin[b]; !ended {
