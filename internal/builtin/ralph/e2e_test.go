@@ -34,6 +34,7 @@ type site struct {
 	binary string
 	dir    string // the checkout
 	home   string
+	path   string // before that of the environment
 	server *modeltest.Server
 	tasks  []siteTask
 	wait   map[string]string // a worker whose first turn is answered when that of another was asked for
@@ -149,7 +150,7 @@ func (s *site) write(name, text string) {
 
 // environ is the environment of git and the command.
 func (s *site) environ(more ...string) []string {
-	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=U", "GIT_AUTHOR_EMAIL=u@example.org",
+	return append([]string{"PATH=" + s.path + os.Getenv("PATH"), "HOME=" + s.home, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=U", "GIT_AUTHOR_EMAIL=u@example.org",
 		"GIT_COMMITTER_NAME=U", "GIT_COMMITTER_EMAIL=u@example.org", "OPENAI_BASE_URL=" + s.server.URL, "OPENAI_API_KEY=none", "SUPERSTEP_MODEL=openai/crash"}, more...)
 }
 

@@ -257,7 +257,7 @@ func (w *world) once(in map[string]any) (out ralph.Output, err error) {
 	if raw, err = w.w.Settle(raw); err != nil {
 		return out, err
 	}
-	j, err := journal.Open(w.t.Context(), w.store, w.id, &journal.Options{Create: &runlog.NewRun{Workflow: ralph.Name}, Reopen: true, Budget: w.budget})
+	j, err := journal.Open(w.t.Context(), w.store, w.id, &journal.Options{Create: &runlog.NewRun{Workflow: ralph.Name}, Reopen: true, Budget: w.budget, Agents: 64})
 	if err != nil {
 		w.t.Fatal(err)
 	}
