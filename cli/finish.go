@@ -162,7 +162,10 @@ func summarize(a *app, s *tui.Session, e *ending) {
 		}
 	}
 	for _, q := range e.open {
-		lines := q.Lines(a.tty.Err)
+		lines := []string{q.Headline()}
+		if q.Call != nil || tui.Long(q.Question.Question) {
+			lines = q.Lines(a.tty.Err)
+		}
 		if n := len(lines) - mostLines; n > 1 && q.Call == nil {
 			lines = append(lines[:mostLines:mostLines], fmt.Sprintf("… and %d more lines: %s", n, a.hint("runs", "show", e.id)))
 		}
