@@ -185,44 +185,68 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// TestOutside has a worker that writes outside of its worktree: it is refused, and the check decides about the rest.
+// TestOutside has a worker that tries to leave its worktree: each attempt is refused, what it may write does no harm, and the check decides about the rest.
 func TestOutside(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, pair()[:1])
 	same := s.guard()
-	think, refused := s.think, make(chan string, 10)
+	attacks := []string{
+		"write_file " + filepath.Join(s.dir, "src", "0"),
+		"echo evil >DIR/.git/config",
+		"echo evil >HOME/escaped",
+		"echo evil >../../../escaped",
+		"ln -s DIR/src/0 link && echo evil >link",
+		"write_file link",
+		"ln DIR/src/0 hard && echo evil >hard",
+		"mv DIR/src/0 taken",
+		"git config core.fsmonitor 'touch HOME/escaped'",
+		"git config core.hooksPath hooks",
+		"git branch evil",
+		"git update-ref -d refs/heads/main",
+		"git hash-object -w check.sh",
+		"echo evil >DIR/.git/objects/evil",
+		"echo evil >DIR/.git/hooks-evil",
+		`echo evil >"$(sed 's/gitdir: //' .git)/HEAD"`,
+		"git commit -qam mine",
+	}
+	// Hooks and filters are nothing but files, and a repository within the worktree is not asked.
+	const harmless = `mkdir hooks && printf '#!/bin/sh\ntouch HOME/escaped\n' >hooks/post-commit && chmod +x hooks/post-commit && echo '* filter=evil' >.gitattributes && echo 'good 1' >src/1`
+	think := s.think
+	var mu sync.Mutex
+	said := map[int]string{}
 	s.server = modeltest.NewServer(t, func(r *modeltest.ParsedRequest) modeltest.Reply {
 		turn := len(r.Messages) / 2
-		if !strings.Contains(r.Messages[0].Text(), "Do this task.") || turn > 4 {
+		if !strings.Contains(r.Messages[0].Text(), "Do this task.") || turn > len(attacks)+1 {
 			return think(r)
 		}
-		outside := []string{filepath.Join(s.dir, "src", "0"), filepath.Join(s.dir, ".git", "config"), filepath.Join(s.home, "escaped"), "../../../escaped"}
 		if turn > 0 {
-			last := r.Messages[len(r.Messages)-1]
-			refused <- last.Parts[0].Text
+			mu.Lock()
+			said[turn-1] = r.Messages[len(r.Messages)-1].Parts[0].Text
+			mu.Unlock()
 		}
-		if turn == len(outside) {
-			return modeltest.Call("bash", `{"command":"echo 'good 1' >src/1"}`)
+		if turn > len(attacks) {
+			return modeltest.Text("done")
 		}
-		command, err := json.Marshal(map[string]string{"command": "echo evil >'" + outside[turn] + "'"})
+		what := harmless
+		if turn < len(attacks) {
+			what = attacks[turn]
+		}
+		name, args := "bash", map[string]string{"command": strings.NewReplacer("DIR", s.dir, "HOME", s.home).Replace(what)}
+		if path, ok := strings.CutPrefix(what, "write_file "); ok {
+			name, args = "write_file", map[string]string{"path": path, "content": "evil"}
+		}
+		b, err := json.Marshal(args)
 		if err != nil {
 			return modeltest.Failure(500, "")
 		}
-		if turn == 0 {
-			command, err = json.Marshal(map[string]string{"path": outside[0], "content": "evil"})
-			if err != nil {
-				return modeltest.Failure(500, "")
-			}
-			return modeltest.Call("write_file", string(command))
-		}
-		return modeltest.Call("bash", string(command))
+		return modeltest.Call(name, string(b))
 	}, nil)
 	if out, code := s.superstep("", siteRun()...); code != 0 && code != 6 {
 		t.Fatalf("exit code %d: %s", code, lastOf(out))
 	}
 	same()
 	err := filepath.WalkDir(filepath.Dir(s.dir), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Name() == "escaped" {
+		if err == nil && (d.Name() == "escaped" || path == filepath.Join(s.dir, ".git", "objects", "evil")) {
 			t.Errorf("%s was written", path)
 		}
 		return err
@@ -232,14 +256,13 @@ func TestOutside(t *testing.T) {
 	}
 	run, _ := s.run()
 	s.merged(run)
-	close(refused)
-	n := 0
-	for text := range refused {
-		n++
-		t.Logf("refused: %.200s", text)
+	for i, what := range attacks {
+		if text := said[i]; !strings.Contains(text, "[exit status") && !strings.HasPrefix(what, "write_file") || text == "" {
+			t.Errorf("%s was not refused: %.300s", what, text)
+		}
 	}
-	if n < 4 {
-		t.Errorf("%d attempts", n)
+	if text := said[len(attacks)]; text != "[no output]" {
+		t.Errorf("what does no harm: %s", text)
 	}
 }
 
