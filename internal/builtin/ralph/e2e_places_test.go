@@ -113,7 +113,7 @@ func TestPlaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, pair())
+			s := newSite(t, pair()[:1])
 			flags := c.make(s)
 			same := s.filesGuard(name != "hooks and filters")
 			if out, code := s.superstep("", siteRun(flags...)...); code != 0 {
@@ -257,7 +257,8 @@ func TestOutside(t *testing.T) {
 	run, _ := s.run()
 	s.merged(run)
 	for i, what := range attacks {
-		if text := said[i]; !strings.Contains(text, "[exit status") && !strings.HasPrefix(what, "write_file") || text == "" {
+		elsewhere := strings.HasSuffix(what, "escaped") // the home of the sandbox is a folder of its own
+		if text := said[i]; !elsewhere && !strings.Contains(text, "[exit status") && !strings.Contains(text, "denied") || text == "" {
 			t.Errorf("%s was not refused: %.300s", what, text)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -139,15 +141,46 @@ type world struct {
 	other     func(r *modeltest.ParsedRequest) (modeltest.Reply, bool) // in place of the script
 }
 
+// repository is a checkout with one commit of the file README.
+var repository = sync.OnceValues(func() (fs.FS, error) {
+	dir, err := os.MkdirTemp("", "ralph-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	err = os.WriteFile(filepath.Join(dir, "README"), []byte("hello\n"), 0o600)
+	for _, args := range [][]string{{"init", "-q", "-b", "main", "--template="}, {"add", "."}, {"-c", "user.name=Ada", "-c", "user.email=ada@example.org", "commit", "-qm", "first"}} {
+		if err == nil {
+			err = exec.Command("git", append([]string{"-C", dir}, args...)...).Run()
+		}
+	}
+	all := fstest.MapFS{}
+	return all, errors.Join(err, fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		f := &fstest.MapFile{Mode: d.Type() | 0o755}
+		if !d.IsDir() {
+			f.Mode = 0o644
+			f.Data, err = os.ReadFile(filepath.Join(dir, name))
+		}
+		all[name] = f
+		return err
+	}))
+})
+
 func newWorld(t *testing.T, s *script) *world {
 	t.Helper()
 	base := t.TempDir()
 	w := &world{t: t, dir: filepath.Join(base, "repo"), trees: filepath.Join(base, "trees"), script: s, id: "run1"}
 	s.asked = map[string][]string{}
-	w.git("init", "-q", "-b", "main", w.dir)
-	w.file("README", "hello\n")
-	w.git("-C", w.dir, "add", ".")
-	w.git("-C", w.dir, "commit", "-qm", "first")
+	begun, err := repository()
+	if err == nil {
+		err = os.CopyFS(w.dir, begun)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	server := modeltest.NewServer(t, func(r *modeltest.ParsedRequest) modeltest.Reply {
 		if w.other != nil {
 			if reply, ok := w.other(r); ok {
@@ -158,7 +191,6 @@ func newWorld(t *testing.T, s *script) *world {
 	}, nil)
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	t.Cleanup(transport.CloseIdleConnections)
-	var err error
 	w.model, err = openai.New(&openai.Options{Model: "test", APIKey: "key", BaseURL: server.URL, HTTPClient: &http.Client{Transport: transport}, Retries: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -598,11 +630,10 @@ func TestConflictQuestion(t *testing.T) {
 			w := newWorld(t, s)
 			w.run = func(_ context.Context, dir, _ string) (string, bool, error) { // 1 is merged before 2 is checked
 				if strings.HasSuffix(dir, "2") {
-					for range 200 {
-						if strings.Contains(w.git("-C", w.dir, "log", "--format=%s", "superstep/run1"), "Merge task 1") {
-							break
-						}
-						time.Sleep(20 * time.Millisecond)
+					ref := filepath.Join(w.dir, ".git", "refs", "heads", "superstep", "run1")
+					begun := w.git("-C", w.dir, "rev-parse", "main") + "\n"
+					for b, err := os.ReadFile(ref); err == nil && string(b) == begun; b, err = os.ReadFile(ref) {
+						time.Sleep(10 * time.Millisecond)
 					}
 				}
 				return "", false, nil
