@@ -1,4 +1,4 @@
-package ralph
+package ralph_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/builtin/ralph"
 	"github.com/superstep-dev/superstep/internal/plan"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -22,7 +23,7 @@ import (
 // does the tasks, for 500 worktrees would take minutes.
 func TestFailedTasksAgain(t *testing.T) {
 	t.Parallel()
-	var s state
+	var s ralph.State
 	for i := range 500 {
 		p := plan.Task{ID: fmt.Sprint(i), Title: "t"}
 		if i >= 10 && i != 300 {
@@ -36,18 +37,18 @@ func TestFailedTasksAgain(t *testing.T) {
 	type counts map[string]int // of the tasks of each status
 	outer := graph.New("outer", func(_, u counts) counts { return u })
 	outer.AddNode(graph.Node[counts, counts]{Name: "work", Run: func(ctx context.Context, task *graph.Task, _ counts) (counts, error) {
-		inner, begin, err := s.graph("run", func(_ context.Context, _ *graph.Task, p plan.Task, d done) (result, error) {
+		inner, begin, err := s.Graph("run", func(_ context.Context, _ *graph.Task, p plan.Task, d ralph.Done) (ralph.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, b := range p.BlockedBy {
 				if d[b].Status != plan.Completed {
-					return result{ID: p.ID, Status: plan.Pending}, nil
+					return ralph.Result{ID: p.ID, Status: plan.Pending}, nil
 				}
 			}
 			if did[p.ID]++; broken && (p.ID == "7" || p.ID == "300") {
-				return result{}, errors.New("broken")
+				return ralph.Result{}, errors.New("broken")
 			}
-			return result{ID: p.ID, Status: plan.Completed}, nil
+			return ralph.Result{ID: p.ID, Status: plan.Completed}, nil
 		})
 		if err != nil {
 			return nil, err
