@@ -57,7 +57,7 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 	if err := e.lookAll(ctx); err != nil {
 		return nil, err
 	}
-	return e.take(ctx, ctx, &o)
+	return e.take(ctx, ctx, &o, time.Time{})
 }
 
 // lookAll lists all runs that wait for a worker. The caller holds taking.
@@ -81,9 +81,10 @@ func (e *Engine) note(infos []runlog.Info) (fresh int) {
 	return fresh
 }
 
-// take takes runs until the engine is busy or none is left. They execute until they end or within does. The caller holds taking.
-func (e *Engine) take(ctx, within context.Context, o *RecoverOptions) (taken []*Run, err error) {
-	for ctx.Err() == nil && !e.busy(o.Runs) {
+// take takes runs until the engine is busy, none is left, or it is time to look again, unless that is zero: short runs end as fast as they are taken. They
+// execute until they end or within does. The caller holds taking.
+func (e *Engine) take(ctx, within context.Context, o *RecoverOptions, until time.Time) (taken []*Run, err error) {
+	for ctx.Err() == nil && !e.busy(o.Runs) && (until.IsZero() || time.Now().Before(until)) {
 		w := e.list.Next(e.opt.Now(), rand.IntN)
 		if w == nil {
 			break
@@ -308,6 +309,9 @@ func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 	for {
 		taken, soonest, err := e.serveOnce(ctx, within, &o, &all, &old)
 		mine = append(slices.DeleteFunc(mine, (*Run).over), taken...)
+		for _, r := range mine {
+			r.release(e.opt.Now())
+		}
 		switch {
 		case errors.Is(err, ErrClosed):
 			return err
@@ -326,6 +330,39 @@ func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 		case <-e.freed:
 		case <-due:
 		}
+	}
+}
+
+const (
+	releaseFor   = 30 * time.Second // what a run must have to wait at least for a worker to release it
+	releaseAfter = 5 * time.Second  // for how long it must have waited
+)
+
+// release stops a run that waits for a rate limit or a date, so that it does not occupy the worker. It is queued until then.
+func (r *Run) release(now time.Time) {
+	until := r.journal.Until()
+	if !until.Equal(r.seen) {
+		r.seen, r.since = until, now
+	}
+	if until.IsZero() || now.Sub(r.since) < releaseAfter || until.Sub(now) < releaseFor {
+		return
+	}
+	r.mu.Lock()
+	r.until = until
+	r.mu.Unlock()
+	r.rest()
+}
+
+// requeue queues a run that was released. It holds the run still.
+func (r *Run) requeue(ctx context.Context) {
+	r.mu.Lock()
+	until := r.until
+	r.mu.Unlock()
+	if until.IsZero() || r.outcome.Status != runlog.Interrupted || !errors.Is(r.outcome.Err, graph.ErrStopped) {
+		return
+	}
+	if err := r.journal.Requeue(ctx, until); err == nil { // else it is interrupted, and waits in the process that resumes it
+		r.outcome = Outcome{Status: runlog.Queued}
 	}
 }
 
@@ -361,10 +398,13 @@ func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, 
 		err = e.lookNew(ctx)
 	}
 	if err == nil {
-		taken, err = e.take(ctx, within, o)
+		taken, err = e.take(ctx, within, o, now.Add(o.Every))
 		e.weigh(now, len(taken))
 	}
-	return taken, e.list.Soonest(), err
+	if soonest = e.list.Soonest(); len(taken) > 0 && time.Since(now) >= o.Every {
+		soonest = e.opt.Now() // there may be more
+	}
+	return taken, soonest, err
 }
 
 // lookNew lists the newest queued runs, as many as are not known. The caller holds taking.

@@ -132,6 +132,8 @@ func (r *RunItem) describe(s *summary.Summary, now time.Time) {
 	switch {
 	case s.Waits == summary.Budget, s.Waits == summary.Message:
 		r.Reason = s.Waits
+	case r.Status == runlog.Queued && s.Waits == summary.RateLimit && s.Until != nil && now.Before(*s.Until):
+		r.Reason = "waits until " + s.Until.Local().Format("2006-01-02 15:04")
 	case r.Status == runlog.Queued && s.Until != nil && now.Before(*s.Until):
 		r.Reason = "not before " + s.Until.Local().Format("2006-01-02 15:04")
 	case r.Status == runlog.Queued && s.Queue != nil && len(s.Queue.Place) > 0:

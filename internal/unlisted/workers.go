@@ -137,5 +137,5 @@ const SchedulesPrefix = "schedule--"
 
 // Reserved reports whether an ID may be that of an unlisted log. No run may have such an ID: the holder of another run would obey the records of a mailbox.
 func Reserved(id string) bool {
-	return slices.ContainsFunc([]string{RequestsPrefix, SchedulesPrefix, workersPrefix}, func(p string) bool { return strings.HasPrefix(id, p) })
+	return slices.ContainsFunc([]string{RequestsPrefix, SchedulesPrefix, workersPrefix, limitsPrefix}, func(p string) bool { return strings.HasPrefix(id, p) })
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
@@ -231,6 +232,28 @@ var mailCases = []testCase{
 		}
 		f.ok(other.Leave(f.Context()))
 		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Importing}})
+	}},
+	{"rate limits", "the rate limit that one process has met is known to all of its store, until it ends", func(f *fixture) {
+		now := start
+		clock := func() time.Time { return now }
+		one, other := unlisted.NewLimits(f.store, clock), unlisted.NewLimits(f.again().store, clock)
+		want := func(l *unlisted.Limits, model string, until time.Time) {
+			f.Helper()
+			now = now.Add(time.Second) // else it knows what it has read
+			if got := l.Until(f.Context(), model); !got.Equal(until) {
+				f.Fatalf("the limit of %s ends at %v, want %v", model, got, until)
+			}
+		}
+		want(other, "acme/m1", time.Time{})
+		until := now.Add(time.Hour)
+		f.ok(one.Note(f.Context(), "acme/m1", until))
+		f.ok(other.Note(f.Context(), "acme/m1", until.Add(-time.Minute)))
+		want(one, "acme/m1", until)
+		want(other, "acme/m1", until)
+		want(other, "acme/m2", time.Time{})
+		f.wantIDs(nil)
+		now = until
+		want(other, "acme/m1", time.Time{})
 	}},
 	{"mailbox: a run that is removed", "a mailbox is removed with its run, and once it has ended", func(f *fixture) {
 		l := f.create("r")
