@@ -151,14 +151,14 @@ func TestUnsupported(t *testing.T) {
 	if err != nil || len(out.Unmerged) > 0 {
 		t.Fatal(out, err)
 	}
-	said, model := 0, false
+	said, asked := 0, false
 	for rec, err := range runlog.Records(t.Context(), w.store, w.id, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		model = model || rec.Path == "planner"
+		asked = asked || rec.Path == "planner"
 		for _, want := range []string{"Submodules stay empty in worktrees: vendor/lib.", "Filters such as LFS do not run, so their files keep the stored form: .gitattributes."} {
-			if rec.Path == "begin" && strings.Contains(string(rec.Data), want) && !model {
+			if rec.Path == "begin" && strings.Contains(string(rec.Data), want) && !asked {
 				said++
 			}
 		}

@@ -157,7 +157,7 @@ func prepare(ctx context.Context, opt *Options, in *Inputs) error {
 	}
 	in.Workers, in.MaxLoops, in.Minutes = cmp.Or(in.Workers, 4), cmp.Or(in.MaxLoops, 10), cmp.Or(in.Minutes, 10)
 	const day = 24 * 60
-	if !(in.Minutes > 0 && in.Minutes <= day) {
+	if in.Minutes <= 0 || in.Minutes > day {
 		return wrong(fmt.Sprintf("check_minutes: want more than 0 and at most %d, got %g", day, in.Minutes))
 	}
 	for _, n := range []struct {
