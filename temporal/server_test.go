@@ -5,22 +5,29 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/hosttest"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -32,6 +39,7 @@ var (
 	devServer = sync.OnceValues(startServer)
 	taken     atomic.Int32
 	servers   []*exec.Cmd
+	address   string
 )
 
 func TestMain(m *testing.M) {
@@ -42,6 +50,8 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
 // binary returns the path of Temporal's command, "" if it is not there.
 func binary() string {
@@ -64,7 +74,7 @@ func startServer() (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	address := l.Addr().String()
+	address = l.Addr().String()
 	_, port, _ := net.SplitHostPort(address)
 	_ = l.Close()
 	args := []string{"server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", port, "--log-level", "error"}
@@ -78,7 +88,7 @@ func startServer() (client.Client, error) {
 	}
 	servers = append(servers, s)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		c, err := client.Dial(client.Options{HostPort: address, Namespace: fmt.Sprint("t", spaces-1), Logger: log.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))})
+		c, err := client.Dial(client.Options{HostPort: address, Namespace: fmt.Sprint("t", spaces-1), Logger: quiet, Identity: "client"})
 		if err == nil {
 			_, err = c.DescribeTaskQueue(context.Background(), "any", 1)
 		}
@@ -102,7 +112,7 @@ func space(t *testing.T) client.Client {
 	if n > spaces {
 		t.Fatal("there are too few namespaces")
 	}
-	own, err := client.NewClientFromExisting(c, client.Options{Namespace: fmt.Sprint("t", n-1), Logger: log.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))})
+	own, err := client.NewClientFromExisting(c, client.Options{Namespace: fmt.Sprint("t", n-1), Logger: quiet, Identity: "client"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +122,66 @@ func space(t *testing.T) client.Client {
 
 // Temporal keeps the rules of hosts.
 func TestHosts(t *testing.T) {
-	hosttest.Run(t, func(t *testing.T) hosttest.Host { return &served{c: space(t)} })
+	every := 9
+	if faults.Full() {
+		every = 1
+	}
+	hosttest.Run(t, every, func(t *testing.T) hosttest.Host {
+		c := space(t)
+		t.Cleanup(func() { record(t, c, path.Base(t.Name())) })
+		return &served{c: c}
+	})
+}
+
+// recorded are the runs of TestHosts whose histories are replayed by TestReplay.
+var recorded = []string{
+	"a_run_completes", "questions_are_answered_one_after_the_other", "a_user_pauses_and_resumes_a_run", "a_running_run_is_cancelled",
+	"child_runs_answer_their_parent", "a_run_that_failed_is_resumed", "a_budget_pauses_the_run,_and_a_larger_one_continues_it",
+}
+
+// record writes the history of run "r" into the folder that SUPERSTEP_TEMPORAL_RECORD names, to be kept when the workflow changes.
+func record(t *testing.T, c client.Client, name string) {
+	dir := os.Getenv("SUPERSTEP_TEMPORAL_RECORD")
+	if dir == "" || !slices.Contains(recorded, name) {
+		return
+	}
+	h := history(t, c, "r")
+	b, err := protojson.Marshal(h)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, strings.ReplaceAll(name, ",", "")+".json"), b, 0o600)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// history returns the history of a workflow.
+func history(t testing.TB, c client.Client, id string) *historypb.History {
+	t.Helper()
+	h := &historypb.History{}
+	for it := c.GetWorkflowHistory(context.Background(), id, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
+		e, err := it.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Events = append(h.Events, e)
+	}
+	return h
+}
+
+// The histories that earlier versions have written are replayed.
+func TestReplay(t *testing.T) {
+	files, err := filepath.Glob("testdata/histories/*/*.json")
+	if err != nil || len(files) < len(recorded) {
+		t.Fatalf("there are %d histories, %v", len(files), err)
+	}
+	for _, file := range files {
+		r := worker.NewWorkflowReplayer()
+		r.RegisterWorkflowWithOptions((&host{}).supervise, workflow.RegisterOptions{Name: Workflow})
+		if err := r.ReplayWorkflowHistoryFromJSONFile(quiet, file); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
 }
 
 // served is a host with one worker.
@@ -127,7 +196,7 @@ func (h *served) Serve(e *superstep.Engine) {
 	h.Stop()
 	h.busy.Lock()
 	defer h.busy.Unlock()
-	h.w = worker.New(h.c, Queue("", nil), worker.Options{WorkerStopTimeout: 5 * time.Second, DisableEagerActivities: true})
+	h.w = worker.New(h.c, Queue("", nil), worker.Options{WorkerStopTimeout: 5 * time.Second, DisableEagerActivities: true, Identity: "worker"})
 	h.e = e
 	Register(h.w, e, nil)
 	if err := h.w.Start(); err != nil {

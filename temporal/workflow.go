@@ -52,13 +52,11 @@ func (h *host) supervise(ctx workflow.Context, in input) (*Output, error) {
 		}
 		s.in = input{Run: s.in.Run, Place: s.in.Place, Segment: s.in.Segment + 1} // the rest is in the log now
 		s.status, s.waits, s.until = out.Status, out.Waits, out.Until
-		switch out.Status {
-		case runlog.Completed, runlog.Partial:
-			return &Output{out.Status, out.Output, out.Large, out.Skipped}, s.end(firm)
-		case runlog.Failed:
-			return nil, errors.Join(s.end(firm), temporal.NewApplicationErrorWithOptions(out.Error, out.Code, temporal.ApplicationErrorOptions{NonRetryable: true}))
-		case runlog.Cancelled:
-			return nil, errors.Join(s.end(firm), temporal.NewCanceledError())
+		if out.Status.Ended() || out.Status == runlog.Failed {
+			if err := s.end(firm); err != nil {
+				return nil, err
+			}
+			return out.result()
 		}
 		s.adopt(out.Children)
 		if err := s.rest(firm); err != nil {
@@ -139,8 +137,8 @@ func update[T any](ctx workflow.Context, s *supervisor, name string, read func(T
 	return workflow.SetUpdateHandlerWithOptions(ctx, name, func(ctx workflow.Context, arg T) error {
 		m, _ := read(arg)
 		err := s.post(ctx, m)
-		if err == nil && (m.Budget != nil || m.Answer != nil && s.waits != summary.Operator) {
-			s.woken = true
+		if m.Budget != nil || m.Answer != nil && s.waits != summary.Operator {
+			s.woken = true // after an error as well: a worker may have died when the log had it
 		}
 		return err
 	}, workflow.UpdateHandlerOptions{Validator: func(_ workflow.Context, arg T) error {
@@ -167,7 +165,7 @@ func (s *supervisor) activity(ctx workflow.Context, limit time.Duration) workflo
 
 // rest waits until the run can continue.
 func (s *supervisor) rest(ctx workflow.Context) error {
-	if s.status == runlog.Interrupted { // its worker stops
+	if s.status == runlog.Interrupted && s.until.IsZero() { // its worker stops
 		return nil
 	}
 	ready := func() bool { return s.woken }
@@ -246,6 +244,17 @@ type outcome struct {
 	Skipped  []string        `json:"skipped,omitempty"`
 	Error    string          `json:"error,omitempty"`
 	Code     string          `json:"code,omitempty"`
+}
+
+// result returns that of the workflow.
+func (o *outcome) result() (*Output, error) {
+	switch o.Status {
+	case runlog.Failed:
+		return nil, temporal.NewApplicationErrorWithOptions(o.Error, o.Code, temporal.ApplicationErrorOptions{NonRetryable: true})
+	case runlog.Cancelled:
+		return nil, temporal.NewCanceledError()
+	}
+	return &Output{o.Status, o.Output, o.Large, o.Skipped}, nil
 }
 
 // A message is something that the run, or whoever holds it, is told. One field is set besides Run.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
-	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
@@ -60,8 +59,8 @@ func Tell(ctx context.Context, e *superstep.Engine, id string, m *Message) error
 	return nil
 }
 
-// Run holds a host to the rules.
-func Run(t *testing.T, open func(t *testing.T) Host) {
+// Run holds a host to the rules. Every is how many appends are between two at which a process is killed.
+func Run(t *testing.T, every int, open func(t *testing.T) Host) {
 	for _, c := range cases() {
 		t.Run(c.rule, func(t *testing.T) {
 			w := begin(t, open(t))
@@ -76,11 +75,11 @@ func Run(t *testing.T, open func(t *testing.T) Host) {
 			}
 		})
 	}
-	t.Run("a kill at any append loses nothing and repeats nothing", func(t *testing.T) { kills(t, open) })
+	t.Run("a kill at any append loses nothing and repeats nothing", func(t *testing.T) { kills(t, every, open) })
 }
 
-// kills runs one workflow, with a question and a fan-out, and kills the process at each append, before and after it is durable. Short tests take a sample.
-func kills(t *testing.T, open func(t *testing.T) Host) {
+// kills runs one workflow, with a question and a fan-out, and kills the process at each append, before and after it is durable.
+func kills(t *testing.T, every int, open func(t *testing.T) Host) {
 	in := input{Items: 3, Ask: []string{"q"}}
 	whole := begin(t, open(t))
 	whole.start("r", "job", in)
@@ -88,12 +87,7 @@ func kills(t *testing.T, open func(t *testing.T) Host) {
 	whole.tell("r", &Message{Path: "middle", Answer: answer("q", "yes")})
 	whole.status("r", runlog.Completed)
 	i, _ := whole.look("r")
-	step := 1
-	if testing.Short() {
-		step = 5
-	}
-	_, seed := faults.Rand(t)
-	for at := int(seed % uint64(step)); at < int(i.Head); at += step { //nolint:gosec // of a short log
+	for at := every / 2; at < int(i.Head); at += every { //nolint:gosec // of a short log
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d %v", at, after), func(t *testing.T) {
 				t.Parallel()
