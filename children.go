@@ -523,18 +523,21 @@ func (r *Run) answer(ctx context.Context, q runlog.Question) (*runlog.Answer, bo
 	return r.answering(ctx, q)
 }
 
+// serveSweeps sweeps until ctx ends, for at most 5 % of its time.
+func (e *Engine) serveSweeps(ctx context.Context) {
+	for ctx.Err() == nil {
+		begun := time.Now()
+		e.sweep(ctx)
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(sweepEvery, 20*time.Since(begun))):
+		}
+	}
+}
+
 // sweep answers questions of paused runs about their children, of those that ended when nobody could be told, and cancels paused children whose parent
 // has ended.
 func (e *Engine) sweep(ctx context.Context) {
-	e.mu.Lock()
-	due := e.opt.Now().Sub(e.swept) >= sweepEvery
-	if due {
-		e.swept = e.opt.Now()
-	}
-	e.mu.Unlock()
-	if !due {
-		return
-	}
 	infos, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Paused}})
 	if err != nil {
 		return

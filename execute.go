@@ -45,6 +45,9 @@ type Run struct {
 	answering Answering
 	asks      chan struct{} // one question at a time
 	mu        sync.Mutex
+	until     time.Time                // it is stopped, since it waits for that time; guarded by mu
+	seen      time.Time                // Serve alone uses these: the time for which it waits, and
+	since     time.Time                // since when
 	adopted   []*Run                   // child runs that execute here for it
 	begun     map[string]runlog.Budget // the limits of the child runs that it knows to exist, by ID
 }
@@ -148,6 +151,7 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		defer seen()
 		held, release := j.Hold(ctx)
 		r.outcome = e.execute(held, r, l)
+		r.requeue(context.WithoutCancel(held))
 		release()
 		stop(nil)
 		e.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -12,7 +13,10 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/graph/node"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
@@ -240,4 +244,101 @@ func TestAnsweredIsQueued(t *testing.T) {
 		t.Fatal(taken, err)
 	}
 	ends(t, taken[0], runlog.Completed)
+}
+
+// A worker tells which runs it does not take, as long as it serves.
+func TestServeTells(t *testing.T) {
+	t.Parallel()
+	store := runlog.NewMemory(nil)
+	done := func(context.Context, string) error { return nil }
+	both := engine(t, store, named(t, "there", done), named(t, "gone", done))
+	enqueue(t, both, "gone", "x", nil)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	e := engine(t, store, named(t, "there", done))
+	go func() { served <- e.Serve(ctx, &superstep.RecoverOptions{Place: []string{"gpu"}}) }()
+	var all []unlisted.Worker
+	for len(all) != 1 || all[0].Skips["gone"] == "" {
+		var err error
+		if all, err = unlisted.Workers(t.Context(), store); err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	if !all[0].Has([]string{"gpu"}) || all[0].Has([]string{"acp"}) {
+		t.Errorf("the worker is %+v", all[0])
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if all, err := unlisted.Workers(t.Context(), store); err != nil || len(all) > 0 {
+		t.Errorf("a worker that has stopped is listed: %+v, %v", all, err)
+	}
+}
+
+// A worker releases a run that only waits for a date, and takes it again then. It does not release one that soon continues, or that works besides.
+func TestReleased(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		wait     time.Duration
+		busy     bool
+		released bool
+	}{{"an hour", time.Hour, false, true}, {"soon", 20 * time.Second, false, false}, {"beside work", time.Hour, true, false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := graph.New("job", func(_, u string) string { return u })
+				g.AddNode(node.Wait("wait", agent.Clock{Now: time.Now, After: time.After}, func(string) (time.Duration, error) { return tc.wait, nil },
+					func(string) (string, error) { return "waited", nil }))
+				g.Edge(graph.Start, "wait")
+				g.Edge("wait", graph.End)
+				if tc.busy {
+					g.Add("work", func(ctx context.Context, s string) (string, error) { time.Sleep(2 * time.Hour); return s, nil })
+					g.Edge(graph.Start, "work")
+					g.Edge("work", graph.End)
+				}
+				flow, err := g.Compile()
+				if err != nil {
+					t.Fatal(err)
+				}
+				w, err := workflow.New("job", "A job.", flow, func(in job) (string, error) { return in.Task, nil }, func(s string) (string, error) { return s, nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				e := engine(t, runlog.NewMemory(nil), w)
+				begun := time.Now()
+				enqueue(t, e, "job", "x", &superstep.StartOptions{ID: "r", Queue: &runlog.Queue{Priority: 3}})
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan superstep.Outcome, 3)
+				served := make(chan error)
+				go func() {
+					served <- e.Serve(ctx, &superstep.RecoverOptions{Ended: func(_ string, out superstep.Outcome) { ended <- out }})
+				}()
+				out := <-ended
+				if tc.released {
+					if got := time.Since(begun); out.Status != runlog.Queued || got > 10*time.Second {
+						t.Fatalf("after %v it is %s (%v)", got, out.Status, out.Err)
+					}
+					synctest.Wait()
+					i := info(t, e, "r")
+					if q := i.Queue(); i.Status != runlog.Queued || i.Owner != "" || q == nil || q.Priority != 3 || q.NotBefore.Sub(begun).Round(time.Second) != tc.wait || e.Load().Executing != 0 {
+						t.Fatalf("it is %+v, %+v", i, q)
+					}
+					out = <-ended
+				}
+				want := tc.wait
+				if tc.busy {
+					want = 2 * time.Hour
+				}
+				if got := time.Since(begun); out.Status != runlog.Completed || got < want || got > want+10*time.Second {
+					t.Errorf("it ended after %v as %s (%v)", got, out.Status, out.Err)
+				}
+				stop()
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+				e.Close()
+			})
+		})
+	}
 }

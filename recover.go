@@ -3,12 +3,14 @@ package superstep
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/internal/waitlist"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -55,7 +57,7 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 	if err := e.lookAll(ctx); err != nil {
 		return nil, err
 	}
-	return e.take(ctx, ctx, &o)
+	return e.take(ctx, ctx, &o, time.Time{})
 }
 
 // lookAll lists all runs that wait for a worker. The caller holds taking.
@@ -79,9 +81,10 @@ func (e *Engine) note(infos []runlog.Info) (fresh int) {
 	return fresh
 }
 
-// take takes runs until the engine is busy or none is left. They execute until they end or within does. The caller holds taking.
-func (e *Engine) take(ctx, within context.Context, o *RecoverOptions) (taken []*Run, err error) {
-	for ctx.Err() == nil && !e.busy(o.Runs) {
+// take takes runs until the engine is busy, none is left, or it is time to look again, unless that is zero: short runs end as fast as they are taken. They
+// execute until they end or within does. The caller holds taking.
+func (e *Engine) take(ctx, within context.Context, o *RecoverOptions, until time.Time) (taken []*Run, err error) {
+	for ctx.Err() == nil && !e.busy(o.Runs) && (until.IsZero() || time.Now().Before(until)) {
 		w := e.list.Next(e.opt.Now(), rand.IntN)
 		if w == nil {
 			break
@@ -103,6 +106,9 @@ func (e *Engine) takeOne(ctx, within context.Context, w *waitlist.Run, o *Recove
 	id := w.Info.ID
 	if err := e.has(ctx, &w.Info); err != nil {
 		e.pass(id, err, o)
+		if !errors.As(err, new(*UntrustedError)) {
+			e.skip(w.Info.Workflow, err.Error())
+		}
 		return nil, nil
 	}
 	if w.Queue.Key != "" {
@@ -123,6 +129,7 @@ func (e *Engine) takeOne(ctx, within context.Context, w *waitlist.Run, o *Recove
 	switch {
 	case err == nil:
 		e.list.Won()
+		e.skip(w.Info.Workflow, "")
 		return r, nil
 	case errors.Is(err, errFull):
 		e.list.Block(w, e.opt.Now().Add(lookEvery/4+rand.N(lookEvery)))
@@ -178,6 +185,49 @@ func (e *Engine) waits(id string) bool {
 	defer e.mu.Unlock()
 	l := e.later[id]
 	return l.never || e.opt.Now().Before(l.until)
+}
+
+// announceEvery is how often a worker extends its hold on its description.
+const announceEvery = 5 * time.Second
+
+// announce describes this worker in the store until ctx ends, so that listings can tell which runs no worker takes. An error is met by the next look.
+func (e *Engine) announce(ctx context.Context, place []string) {
+	var p *unlisted.Presence
+	for ctx.Err() == nil {
+		w := &unlisted.Worker{Place: place}
+		e.mu.Lock()
+		w.Skips = maps.Clone(e.skips)
+		e.mu.Unlock()
+		if p == nil {
+			p, _ = unlisted.Announce(ctx, e.store, w)
+		} else if p.Renew(ctx, w) != nil && ctx.Err() == nil {
+			p = nil // it was suspended, and another worker has removed the description
+		}
+		select {
+		case <-ctx.Done():
+		case <-e.skipped:
+		case <-time.After(announceEvery):
+		}
+	}
+	if p != nil {
+		_ = p.Leave(context.WithoutCancel(ctx)) // or the next worker removes it
+	}
+}
+
+// skip notes why this worker cannot execute runs of a workflow, "" if it can.
+func (e *Engine) skip(workflow, why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.skips[workflow] == why {
+		return
+	}
+	if e.skips[workflow] = why; why == "" {
+		delete(e.skips, workflow)
+	}
+	select {
+	case e.skipped <- struct{}{}:
+	default:
+	}
 }
 
 // pass skips a run: permanently, unless a user may trust it later.
@@ -246,10 +296,12 @@ func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 		stop(nil)
 	}()
 	ticking, stopTicks := context.WithCancel(ctx)
-	var schedules sync.WaitGroup
-	schedules.Go(func() { e.serveSchedules(ticking, &o) })
-	defer schedules.Wait()
+	var beside sync.WaitGroup
+	beside.Go(func() { e.serveSchedules(ticking, &o) })
+	defer beside.Wait()
 	defer stopTicks()
+	beside.Go(func() { e.serveSweeps(ticking) })
+	beside.Go(func() { e.announce(ticking, o.Place) })
 	news, every := e.news(ctx)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -257,6 +309,9 @@ func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 	for {
 		taken, soonest, err := e.serveOnce(ctx, within, &o, &all, &old)
 		mine = append(slices.DeleteFunc(mine, (*Run).over), taken...)
+		for _, r := range mine {
+			r.release(e.opt.Now())
+		}
 		switch {
 		case errors.Is(err, ErrClosed):
 			return err
@@ -278,6 +333,39 @@ func (e *Engine) Serve(ctx context.Context, opt *RecoverOptions) error {
 	}
 }
 
+const (
+	releaseFor   = 30 * time.Second // what a run must have to wait at least for a worker to release it
+	releaseAfter = 5 * time.Second  // for how long it must have waited
+)
+
+// release stops a run that waits for a rate limit or a date, so that it does not occupy the worker. It is queued until then.
+func (r *Run) release(now time.Time) {
+	until := r.journal.Until()
+	if !until.Equal(r.seen) {
+		r.seen, r.since = until, now
+	}
+	if until.IsZero() || now.Sub(r.since) < releaseAfter || until.Sub(now) < releaseFor {
+		return
+	}
+	r.mu.Lock()
+	r.until = until
+	r.mu.Unlock()
+	r.rest()
+}
+
+// requeue queues a run that was released. It holds the run still.
+func (r *Run) requeue(ctx context.Context) {
+	r.mu.Lock()
+	until := r.until
+	r.mu.Unlock()
+	if until.IsZero() || r.outcome.Status != runlog.Interrupted || !errors.Is(r.outcome.Err, graph.ErrStopped) {
+		return
+	}
+	if err := r.journal.Requeue(ctx, until); err == nil { // else it is interrupted, and waits in the process that resumes it
+		r.outcome = Outcome{Status: runlog.Queued}
+	}
+}
+
 // news returns a channel that receives a value when a run may have been queued, and how often to look anyway.
 func (e *Engine) news(ctx context.Context) (<-chan struct{}, time.Duration) {
 	if n, ok := runlog.As[runlog.Notifier](e.store); ok {
@@ -291,7 +379,6 @@ func (e *Engine) news(ctx context.Context) (<-chan struct{}, time.Duration) {
 // serveOnce looks for runs with one query, if it is time for one, and takes what it can. All and old are when it lists everything again. Soonest is when
 // a run that has to wait can be taken, zero if none has to.
 func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, old *time.Time) (taken []*Run, soonest time.Time, err error) {
-	e.sweep(ctx)
 	e.taking.Lock()
 	defer e.taking.Unlock()
 	e.list.Place = o.Place
@@ -311,10 +398,13 @@ func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, 
 		err = e.lookNew(ctx)
 	}
 	if err == nil {
-		taken, err = e.take(ctx, within, o)
+		taken, err = e.take(ctx, within, o, now.Add(o.Every))
 		e.weigh(now, len(taken))
 	}
-	return taken, e.list.Soonest(), err
+	if soonest = e.list.Soonest(); len(taken) > 0 && time.Since(now) >= o.Every {
+		soonest = e.opt.Now() // there may be more
+	}
+	return taken, soonest, err
 }
 
 // lookNew lists the newest queued runs, as many as are not known. The caller holds taking.

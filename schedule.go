@@ -13,6 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/schedule"
 	"github.com/superstep-dev/superstep/internal/suggest"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -61,9 +62,8 @@ const (
 	OverlapCancel = "cancel" // the last run is cancelled, and the run of the tick waits for its end
 )
 
-// schedulePrefix begins the IDs of the logs of schedules. Such a log has the status runlog.Importing, so no listing shows it. It has one record, the
-// schedule, and the summary is the state. No run has such an ID.
-const schedulePrefix = "schedule--"
+// schedulePrefix begins the IDs of the logs of schedules. Such a log has one record, the schedule, and the summary is the state.
+const schedulePrefix = unlisted.SchedulesPrefix
 
 const kindSchedule runlog.Kind = "schedule.added"
 

@@ -110,22 +110,23 @@ type Engine struct {
 	active int                // how many execute, with those that were fenced off and have not ended yet
 	deaf   context.CancelFunc // ends listen, which runs while any is active
 	later  map[string]later   // those that Recover leaves alone for a while
-	swept  time.Time          // when sweep looked last
 	closed bool
 	work   sync.WaitGroup // runs, and calls that may start one
 
 	tend    tending
-	serving atomic.Bool   // Serve executes what nobody executes, children too
-	taking  sync.Mutex    // guards list
-	list    waitlist.List // the runs that wait for a worker, as far as Recover knows them
-	load    Load          // guarded by mu
-	freed   chan struct{} // receives a value when a run that Recover has taken has ended
+	serving atomic.Bool       // Serve executes what nobody executes, children too
+	taking  sync.Mutex        // guards list
+	list    waitlist.List     // the runs that wait for a worker, as far as Recover knows them
+	load    Load              // guarded by mu
+	freed   chan struct{}     // receives a value when a run that Recover has taken has ended
+	skips   map[string]string // guarded by mu; see unlisted.Worker
+	skipped chan struct{}     // receives a value when skips has changed
 }
 
 // New creates an engine. It reports every mistake in its workflows at once. The caller must close the store after the engine.
 func New(store runlog.Store, opt *Options) (*Engine, error) {
 	e := &Engine{
-		store: store, runs: map[string]*Run{}, later: map[string]later{}, freed: make(chan struct{}, 1), tend: tending{make(chan struct{}, 1)},
+		store: store, runs: map[string]*Run{}, later: map[string]later{}, freed: make(chan struct{}, 1), skips: map[string]string{}, skipped: make(chan struct{}, 1), tend: tending{make(chan struct{}, 1)},
 	}
 	if opt != nil {
 		e.opt = *opt
@@ -294,8 +295,8 @@ func (e *Engine) undo(ctx context.Context, j *journal.Journal, err error) error 
 
 // create opens the journal of a new run, which is not listed until it has its first record. If an ID is given, the run may already exist.
 func (e *Engine) create(ctx context.Context, id string, opt *journal.Options) (j *journal.Journal, err error) {
-	if unlisted.IsRequestsID(id) || strings.HasPrefix(id, schedulePrefix) {
-		return nil, fmt.Errorf("a run cannot have the ID %q, which is for requests and schedules; use another ID", id)
+	if unlisted.Reserved(id) {
+		return nil, fmt.Errorf("a run cannot have the ID %q, which is for requests, schedules and workers; use another ID", id)
 	}
 	if opt.Create.Status = runlog.Importing; id != "" {
 		opt.Reopen = true

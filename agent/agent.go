@@ -49,6 +49,8 @@ type Agent struct {
 	Spill func(run, name, text string) (path string, err error)
 	// Clock measures the waits for rate limits. If nil, a rate limit is a failure.
 	Clock *Clock
+	// RateLimits shares the rate limits of models with other agents, such as those of other processes. If nil, each agent meets them by itself.
+	RateLimits RateLimits
 }
 
 // Limits bound an agent. Zero means the defaults.

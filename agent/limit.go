@@ -19,6 +19,14 @@ type Clock struct {
 	After func(time.Duration) <-chan time.Time
 }
 
+// RateLimits are the rate limits of models that agents know of. Its methods may be called from several goroutines.
+type RateLimits interface {
+	// Until returns when a limit of a model ends, zero if none is known.
+	Until(ctx context.Context, model string) time.Time
+	// Note notes when a limit of a model ends, as its provider said.
+	Note(ctx context.Context, model string, until time.Time) error
+}
+
 const (
 	mostPauses = 20               // of one turn
 	firstPause = 10 * time.Second // where the provider does not say for how long; then twice as long each time
@@ -135,8 +143,32 @@ func (r *run) pause(ctx context.Context, turn string, n int, err error) (again b
 	var e *turnError
 	if errors.As(err, &e) && e.after > 0 {
 		after = e.after
+		if r.RateLimits != nil {
+			_ = r.RateLimits.Note(ctx, r.Model.Name(), r.Clock.Now().Add(after)) // or the others meet it too
+		}
 	}
 	return true, r.wait(ctx, turn, n, after)
+}
+
+// obey waits for a rate limit that another agent has met, and reports whether there was one. A turn with an outcome waits for none.
+func (r *run) obey(ctx context.Context, turn string, n int) (waited bool, _ error) {
+	if r.RateLimits == nil || r.Clock == nil || n > mostPauses {
+		return false, nil
+	}
+	if _, done := r.scope.Done(turn); done {
+		return false, nil
+	}
+	var left time.Duration
+	err := r.scope.Afresh(func() error {
+		if until := r.RateLimits.Until(ctx, r.Model.Name()); !until.IsZero() {
+			left = until.Sub(r.Clock.Now())
+		}
+		return nil
+	})
+	if err != nil || left <= 0 || left > lastPause {
+		return false, err
+	}
+	return true, r.wait(ctx, turn, n, left)
 }
 
 // wait is one pause, from now if it is not recorded.

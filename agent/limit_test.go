@@ -183,3 +183,57 @@ func TestCrashInRateLimit(t *testing.T) {
 		}
 	}
 }
+
+// A board is what agents know of rate limits together.
+type board struct {
+	until time.Time
+	noted []string
+}
+
+func (b *board) Until(context.Context, string) time.Time { return b.until }
+
+func (b *board) Note(_ context.Context, model string, until time.Time) error {
+	b.until, b.noted = until, append(b.noted, model)
+	return nil
+}
+
+// A limit that one agent has met is waited out by the others before they call. A replay asks nobody.
+func TestRateLimitIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &board{}
+		start := time.Now()
+		first := lines(busy(429, "", 10*time.Minute, true), "ok")
+		run := func(m *scripted.Model) *runlogtest.Mortal {
+			store := runlogtest.NewMortal()
+			j := openJournal(t, store, true)
+			a := &agent.Agent{Name: "tester", Model: m, Clock: clock(), RateLimits: b}
+			if out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{}); err != nil || out.Text != "ok" {
+				t.Error(out, err)
+			}
+			if err := j.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			return store
+		}
+		go run(first)
+		time.Sleep(time.Minute)
+		second := lines("ok")
+		store := run(second)
+		if got := time.Since(start); got != 10*time.Minute || len(second.Requests()) != 1 || len(b.noted) != 1 || b.noted[0] != "acme/m1" {
+			t.Errorf("after %v it has called %d times; noted are %v", got, len(second.Requests()), b.noted)
+		}
+		if _, events := asked(t, store); len(events) == 0 || !strings.HasPrefix(events[0], `note {"text":"rate limited by acme until `) {
+			t.Errorf("noted %q", events)
+		}
+		synctest.Wait()
+		b.until = time.Now().Add(time.Hour) // which nobody has to wait for who has the answer
+		j := openJournal(t, store, false)
+		a := &agent.Agent{Name: "tester", Model: second, Clock: clock(), RateLimits: b}
+		if out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{}); err != nil || out.Text != "ok" || time.Since(start) != 10*time.Minute {
+			t.Errorf("again: %v, %v, after %v", out, err, time.Since(start))
+		}
+		if err := j.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

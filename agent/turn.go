@@ -169,6 +169,11 @@ func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint st
 		return nil, err
 	}
 	for ; ; waited++ {
+		if known, err := r.obey(ctx, key, waited+1); err != nil {
+			return nil, err
+		} else if known {
+			continue
+		}
 		if err := r.sit(ctx); err != nil {
 			return nil, err
 		}

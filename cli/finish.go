@@ -195,6 +195,8 @@ func nextSteps(a *app, e *ending) {
 		if do := failedIn(context.Background(), a, e.id); do != nil {
 			line("Resume", a.hint(do...)+"   does again what failed, and what follows")
 		}
+	case runlog.Queued:
+		line("Resume", a.hint("runs", "resume", e.id)+"   executes it here")
 	case runlog.Quarantined:
 		line("Resume", a.hint("runs", "resume", e.id, "--quarantined"))
 	case runlog.Failed, runlog.Interrupted, runlog.WaitingStorage:

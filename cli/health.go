@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/internal/promtext"
 )
 
 // checkHealth refuses an address that others could reach: the page has no password.
@@ -47,20 +48,19 @@ func serveHealth(ctx context.Context, addr string, e *superstep.Engine) (url str
 		if !load.Oldest.IsZero() {
 			lag = max(0, time.Since(load.Oldest))
 		}
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		for _, m := range []struct {
-			name, kind, help string
-			value            float64
-		}{
-			{"superstep_worker_executing", "gauge", "Runs that execute in this worker.", float64(load.Executing)},
-			{"superstep_worker_taken_total", "counter", "Runs that this worker has taken.", float64(load.Taken)},
-			{"superstep_worker_queued", "gauge", "Runs that this worker could take, now or later.", float64(load.Waiting)},
-			{"superstep_worker_elsewhere", "gauge", "Queued runs that need a label that this worker does not have.", float64(load.Elsewhere)},
-			{"superstep_worker_lag_seconds", "gauge", "Age of the oldest run that this worker could take now.", lag.Seconds()},
-			{"superstep_worker_look_age_seconds", "gauge", "Time since this worker last looked for runs.", time.Since(load.Looked).Seconds()},
-		} {
-			_, _ = fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %g\n", m.name, m.help, m.name, m.kind, m.name, m.value)
+		gauge := func(name, help string, v float64) promtext.Metric {
+			return promtext.Metric{Name: "superstep_worker_" + name, Help: help, Values: map[string]float64{"": v}}
 		}
+		taken := gauge("taken_total", "Runs that this worker has taken.", float64(load.Taken))
+		taken.Counter = true
+		w.Header().Set("Content-Type", promtext.ContentType)
+		_ = promtext.Write(w, []promtext.Metric{ // an error means that the reader has left
+			gauge("executing", "Runs that execute in this worker.", float64(load.Executing)), taken,
+			gauge("queued", "Runs that this worker could take, now or later.", float64(load.Waiting)),
+			gauge("elsewhere", "Queued runs that need a label that this worker does not have.", float64(load.Elsewhere)),
+			gauge("lag_seconds", "Age of the oldest run that this worker could take now.", lag.Seconds()),
+			gauge("look_age_seconds", "Time since this worker last looked for runs.", time.Since(load.Looked).Seconds()),
+		})
 	})
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
 	done := make(chan struct{})

@@ -300,6 +300,13 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 		table = append(table, row)
 	}
 	a.out.table(table, 0, a.tty.Width())
+	var told []string
+	for n := range list {
+		if next := list[n].Next; next != "" && !slices.Contains(told, next) && !a.set.Quiet {
+			told = append(told, next)
+			a.err.line("  " + pad("Worker") + " " + a.hint(next))
+		}
+	}
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
@@ -46,13 +47,20 @@ func runsShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			items, _, err := a.host().RunItems(cmd.Context(), []runlog.Info{info})
+			if err != nil {
+				return err
+			}
 			now := time.Now()
 			if a.programs() {
 				out := showJSON(info, run, now, im)
+				if items[0].Waits == summary.Worker {
+					out.Waits, out.Until, out.Reason, out.Next = items[0].Waits, items[0].Until, items[0].Reason, items[0].Next
+				}
 				out.Folder = upToDate(cmd.Context(), a, &info)
 				return a.out.value(out)
 			}
-			showRun(a, info, run, now, im, upToDate(cmd.Context(), a, &info))
+			showRun(a, info, run, now, im, upToDate(cmd.Context(), a, &info), &items[0])
 			return nil
 		},
 	}
@@ -140,7 +148,7 @@ func showAt(ctx context.Context, a *app, ref, at string) error {
 	}
 	quiet := a.set.Quiet
 	a.set.Quiet = true // what can be done next is something else than it was then
-	showRun(a, info, run, last.Time, im, "")
+	showRun(a, info, run, last.Time, im, "", nil)
 	if a.set.Quiet = quiet; !quiet {
 		a.err.line("")
 		for _, next := range [][2]string{{"State", a.hint("runs", "show", info.ID, "--at", fmt.Sprint(seq), "--state")},
@@ -187,8 +195,8 @@ func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origi
 	return out
 }
 
-// showRun prints a run for users.
-func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin, folder string) {
+// showRun prints a run for users. Listed is the run as it is listed now, or nil.
+func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin, folder string, listed *host.RunItem) {
 	p := a.tty.Out
 	put := func(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
 	put("%s  %s  %s", p.Bold("run "+info.ID), status(p, info.Status), transcript.Line(info.Workflow))
@@ -196,10 +204,16 @@ func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *hos
 		put("  %s", r.Title)
 	}
 	when := fmt.Sprintf("started %s, %s of execution", info.Created.Local().Format(time.DateTime), inwords.Duration(r.Time.Elapsed(now)))
+	if info.Status == runlog.Queued && r.Time.Elapsed(now) == 0 {
+		when = fmt.Sprintf("queued %s, not begun", info.Created.Local().Format(time.DateTime))
+	}
 	if info.Owner != "" {
 		when += ", run by " + transcript.Line(info.Owner)
 	}
 	put("  %s", when)
+	if listed != nil && listed.Waits == summary.Worker && listed.Reason != "" {
+		put("  %s %s", p.Yellow("waits:"), listed.Reason)
+	}
 	if folder != "" {
 		put("  files in %s", transcript.Line(shownPath(folder)))
 	}
@@ -251,6 +265,9 @@ func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *hos
 	}
 	if !a.set.Quiet {
 		nextShown(a, info, r)
+		if listed != nil && listed.Next != "" {
+			a.err.line("  " + pad("Worker") + " " + a.hint(listed.Next))
+		}
 	}
 }
 

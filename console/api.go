@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -70,7 +71,7 @@ func (s *server) operations() []operation {
 		{"GET", "/runs/{id}/export", "A run as a file that can be imported, as JSON Lines", nil, nil, "jsonl", viewing, s.exportHandler},
 		{"GET", "/diff", "How two runs differ", []string{"a: a run", "b: another run"}, nil, "json", viewing, s.apiDiff},
 		{"POST", "/runs/{id}/rerun", "Make a new run that does what failed again", nil, none, "json", operating, id(s.rerun)},
-		{"GET", "/inbox", "The questions that wait, of all runs", nil, nil, "json", viewing, s.apiInbox},
+		{"GET", "/inbox", "What waits for somebody, of all runs: questions, budgets, workers that are missing", nil, nil, "json", viewing, s.apiInbox},
 		{"POST", "/workflows/{name}/approve", "Approve a draft", nil, approve, "json", operating, s.api(s.draft(true))},
 		{"POST", "/workflows/{name}/reject", "Remove a draft", nil, none, "json", operating, s.api(s.draft(false))},
 		{"POST", "/lint", "The problems of a recipe", nil, lint, "json", viewing, s.apiLint},
@@ -233,9 +234,22 @@ func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
 		run = h.run.Clone()
 		h.mu.Unlock()
 	}
-	if w.Header().Set("ETag", tag(run.Seq)); r.Header.Get("If-None-Match") == tag(run.Seq) {
-		w.WriteHeader(http.StatusNotModified)
-		return nil
+	etag := tag(run.Seq)
+	out := map[string]any{}
+	if wait := run.Wait(); wait != nil && wait.What == "worker" {
+		items, _, err := s.host.RunItems(r.Context(), []runlog.Info{info})
+		if err != nil {
+			return err
+		}
+		if out["reason"], out["next"] = items[0].Reason, items[0].Next; items[0].Reason != "" {
+			etag = "" // it changes without the run
+		}
+	}
+	if etag != "" {
+		if w.Header().Set("ETag", etag); r.Header.Get("If-None-Match") == etag {
+			w.WriteHeader(http.StatusNotModified)
+			return nil
+		}
 	}
 	var view transcript.Feed
 	changes := view.Next(run)
@@ -244,7 +258,8 @@ func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
 	for _, q := range run.Open() {
 		open, digests = append(open, q), append(digests, digest(&q.Asked))
 	}
-	return reply200(w, map[string]any{"id": info.ID, "seq": run.Seq, "run": changes[0].Run, "steps": run.Report(s.opt.Now()), "questions": open, "digests": digests})
+	maps.Copy(out, map[string]any{"id": info.ID, "seq": run.Seq, "run": changes[0].Run, "steps": run.Report(s.opt.Now()), "questions": open, "digests": digests})
+	return reply200(w, out)
 }
 
 // apiView sends the view of a run until the reader leaves.

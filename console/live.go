@@ -13,18 +13,20 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph/draw"
+	"github.com/superstep-dev/superstep/host"
 	sockets "github.com/superstep-dev/superstep/internal/live"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
 const (
-	frameGap   = 100 * time.Millisecond // between two frames of a page
-	awakenGap  = 200 * time.Millisecond // between two looks at a run that no process executes
-	keptFor    = time.Minute            // how long the fold of a run is kept that no page shows
-	mostFrames = 64                     // that a slow reader may be behind, before it has to reload
-	beatGap    = 20 * time.Second       // between two signs of life of a stream
-	mostStream = 500                    // streams that are open at once
+	frameGap     = 100 * time.Millisecond // between two frames of a page
+	awakenGap    = 200 * time.Millisecond // between two looks at a run that no process executes
+	workersEvery = 15                     // looks at such a run for one at the workers
+	keptFor      = time.Minute            // how long the fold of a run is kept that no page shows
+	mostFrames   = 64                     // that a slow reader may be behind, before it has to reload
+	beatGap      = 20 * time.Second       // between two signs of life of a stream
+	mostStream   = 500                    // streams that are open at once
 )
 
 // A hub is the fold of one run, for all pages that show it.
@@ -38,6 +40,7 @@ type hub struct {
 	run      transcript.Run
 	progress draw.Progress
 	status   runlog.Status // as the store has it
+	listed   host.RunItem  // why no worker takes it, if it waits for one
 	err      error         // why it is not followed any more
 	stored   bool          // only stored records come: the process that executes the run cannot be reached
 	changes  uint64
@@ -144,7 +147,8 @@ func (h *hub) read(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	h.change(func() { h.status, h.err = info.Status, nil })
+	listed := h.item(ctx, &info)
+	h.change(func() { h.status, h.listed, h.err = info.Status, listed, nil })
 	if h.run.Seq >= info.Head {
 		ready()
 	}
@@ -165,14 +169,26 @@ func (h *hub) read(ctx context.Context, ready func()) (err error) {
 		}
 	}
 	if info, err = h.s.engine.Find(ctx, h.id); err == nil {
-		h.change(func() { h.status = info.Status; h.run.End(info.Status) })
+		listed := h.item(ctx, &info)
+		h.change(func() { h.status, h.listed = info.Status, listed; h.run.End(info.Status) })
 	}
 	return err
 }
 
+// item returns the run as it is listed if it waits for a worker, and else nothing.
+func (h *hub) item(ctx context.Context, info *runlog.Info) (listed host.RunItem) {
+	if info.Status != runlog.Queued && info.Status != runlog.Interrupted {
+		return listed
+	}
+	if items, _, err := h.s.host.RunItems(ctx, []runlog.Info{*info}); err == nil {
+		listed = items[0]
+	}
+	return listed
+}
+
 // awaken waits until the run has changed since nobody executes it, and reports whether that has happened.
 func (h *hub) awaken(ctx context.Context) bool {
-	for {
+	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
 			return false
@@ -185,6 +201,11 @@ func (h *hub) awaken(ctx context.Context) bool {
 			return false
 		case err == nil && (info.Status == runlog.Running || info.Head > h.run.Seq || info.Status != h.status):
 			return true
+		}
+		if n%workersEvery == 0 && err == nil {
+			if listed := h.item(ctx, &info); listed.Reason != h.listed.Reason { // only this goroutine changes it
+				h.change(func() { h.listed = listed })
+			}
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph/draw"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/question"
@@ -45,6 +46,7 @@ type runPage struct {
 	progress *draw.Progress
 	shape    func() (*svgShape, error)
 	status   runlog.Status
+	listed   host.RunItem // of a run that waits for a worker
 	problem  error
 	stored   bool
 	now      time.Time
@@ -106,7 +108,7 @@ func (p *runPage) live(ctx context.Context) (*view, *hub, error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			p := *p
-			p.r, p.progress, p.status, p.problem, p.stored, p.now = &h.run, &h.progress, h.status, h.err, h.stored, p.s.opt.Now()
+			p.r, p.progress, p.status, p.listed, p.problem, p.stored, p.now = &h.run, &h.progress, h.status, h.listed, h.err, h.stored, p.s.opt.Now()
 			use(p.lists())
 		}
 	})
@@ -335,6 +337,12 @@ func (p *runPage) why() []piece {
 			text += " until " + wait.Until.Local().Format("15:04:05")
 		}
 		text += "."
+	case wait.What == "worker" && p.listed.Next != "":
+		text = "Waiting: " + p.listed.Reason + ". Start one with `" + p.s.opt.Program + " " + p.listed.Next + "`, or resume it here."
+	case wait.What == "worker" && r.Status == runlog.Queued && strings.HasPrefix(p.listed.Reason, "not before"):
+		text = "Queued: no worker takes it " + strings.TrimPrefix(p.listed.Reason, "not ") + "."
+	case wait.What == "worker" && r.Status == runlog.Queued:
+		text = "Queued: a worker takes it when it has room."
 	case wait.What == "worker":
 		text = "Interrupted" + by(r.By) + ": no process executes it. Resume it, or start a worker with `" + p.s.opt.Program + " worker`."
 	case wait.What == "operator":

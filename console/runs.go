@@ -126,6 +126,7 @@ func found(i *runlog.Info, q string) bool {
 type runRow struct {
 	host.RunItem
 	Pick      bool   // it can be selected
+	Help      string // the command that helps a run that no worker takes
 	State     string // as people read it
 	Progress  string
 	Where     string // the step that it is at, or has failed in
@@ -176,6 +177,9 @@ func (p *runsPage) row(i host.RunItem) *runRow {
 	}
 	if i.Failed != "" {
 		row.Where = transcript.Line(i.Failed)
+	}
+	if i.Next != "" {
+		row.Help = p.s.opt.Program + " " + i.Next
 	}
 	switch {
 	case i.Open > 0 && !i.Status.Ended():

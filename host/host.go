@@ -22,6 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/agent/acp"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/providers"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
@@ -116,7 +117,8 @@ type shared struct {
 	keys     string // that encrypt the store, as text; "" for none
 	notices  []string
 	redactor *redact.Redactor
-	agents   *acp.Pool // of other programs, nil before one is used
+	limits   *unlisted.Limits // of models; nil until the store is open
+	agents   *acp.Pool        // of other programs, nil before one is used
 
 	telemetry sync.Once
 	sends     *telemetry.Telemetry // nil if it is off

@@ -7,6 +7,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -23,21 +24,22 @@ type InboxItem struct {
 	Kind     runlog.QuestionKind `json:"kind,omitempty"`
 	Text     string              `json:"text"` // the header of the question, or else the start of its first line
 	Asked    time.Time           `json:"asked"`
+	Next     string              `json:"next,omitempty"` // the command that helps a run that no worker takes, without the name of the program
 	More     int                 `json:"more,omitempty"` // further questions of the run, which are not in the inbox; in its last item alone
 }
 
-// Inbox returns the open questions of all runs of the store, and the runs that wait for a larger budget, which have no Key; the newest last. It reads no
-// logs, so the oldest five questions of a run are in it at most.
+// Inbox returns the open questions of all runs of the store, the newest last. Items without a Key are runs that wait for a larger budget, and one of the
+// runs for each reason why no worker takes them. It reads no logs, so the oldest five questions of a run are in it at most.
 // Messages of conversations are no questions, and runs of older versions are left out until they are resumed.
 func (h *Host) Inbox(ctx context.Context) ([]InboxItem, error) {
 	store, err := h.Store(ctx, true)
 	if err != nil {
 		return nil, err
 	}
-	return inbox(ctx, store)
+	return h.inbox(ctx, store)
 }
 
-func inbox(ctx context.Context, store runlog.Store) (items []InboxItem, err error) {
+func (h *Host) inbox(ctx context.Context, store runlog.Store) (items []InboxItem, err error) {
 	infos, err := store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{
 		runlog.Running, runlog.Paused, runlog.WaitingStorage, runlog.Interrupted, runlog.Quarantined, runlog.Queued,
 	}})
@@ -61,6 +63,11 @@ func inbox(ctx context.Context, store runlog.Store) (items []InboxItem, err erro
 			items = append(items, InboxItem{Run: info.ID, Title: transcript.Line(info.Title), Workflow: info.Workflow, Status: info.Status,
 				Text: "its budget is used up", Asked: info.Updated})
 		}
+	}
+	if err == nil && slices.ContainsFunc(infos, waitsForWorker) {
+		var workers []unlisted.Worker
+		workers, err = unlisted.Workers(ctx, store)
+		items = append(items, h.unservedItems(workers, infos, time.Now())...)
 	}
 	slices.SortStableFunc(items, func(a, b InboxItem) int { return a.Asked.Compare(b.Asked) })
 	return items, err

@@ -11,6 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/internal/prices"
 	"github.com/superstep-dev/superstep/internal/providers"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/tool/builtin"
 )
@@ -146,6 +147,13 @@ func (h *Host) stepModel(name string) (model.Model, error) {
 		}
 	}
 	return h.model(name, shortWait)
+}
+
+// limits returns the rate limits that the processes of the store have met, nil if the store is not open.
+func (h *Host) limits() *unlisted.Limits {
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	return h.all.limits
 }
 
 // resolve returns the model for a name in a definition, a fallback model, and a note for the user.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
 )
@@ -38,7 +40,8 @@ type RunItem struct {
 	Created  time.Time     `json:"created"`
 	Updated  time.Time     `json:"updated"`
 	Owner    string        `json:"owner,omitempty"`
-	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "message", "" for questions
+	Reason   string        `json:"reason,omitempty"` // why it is paused: "budget", "message", "" for questions; or why no worker takes it
+	Next     string        `json:"next,omitempty"`   // the command that helps a run that no worker takes, without the name of the program
 	Parent   string        `json:"parent,omitempty"` // of a fork, and of a child
 	Child    bool          `json:"child,omitempty"`  // a task of the parent waits for it
 	Imported *Origin       `json:"imported,omitempty"`
@@ -46,7 +49,7 @@ type RunItem struct {
 	// The rest is of listings alone, as of the last change of the status or the questions, or about a second ago.
 
 	Waits  string           `json:"waits,omitempty"`     // for what: person, message, budget, rate_limit, storage, operator or worker; "" if it does not wait
-	Until  *time.Time       `json:"until,omitempty"`     // of a rate limit
+	Until  *time.Time       `json:"until,omitempty"`     // of a rate limit, or before which no worker takes it
 	Open   int              `json:"open,omitempty"`      // questions that need an answer
 	Step   int              `json:"step,omitempty"`      // how many supersteps are committed
 	Done   int              `json:"done,omitempty"`      // how many of the nodes of its graph have a result
@@ -59,7 +62,7 @@ type RunItem struct {
 // NewRunItem returns a run for a listing, which lacks the budget that is short, if it is non-nil, and was imported if it has an
 // origin.
 func NewRunItem(i *runlog.Info, short *runlog.BudgetError, o *Origin) RunItem {
-	item := RunItem{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, "", i.Parent, i.IsChild(), o, "", nil, 0, 0, 0, 0, "", 0, nil}
+	item := RunItem{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, "", "", i.Parent, i.IsChild(), o, "", nil, 0, 0, 0, 0, "", 0, nil}
 	if short != nil {
 		item.Reason = short.FailureCode()
 	}
@@ -79,6 +82,13 @@ func (h *Host) RunItems(ctx context.Context, infos []runlog.Info) (items []RunIt
 
 func (h *Host) runItems(ctx context.Context, store runlog.Store, infos []runlog.Info) (items []RunItem, problems []error) {
 	items = make([]RunItem, 0, len(infos))
+	now, workers := time.Now(), []unlisted.Worker(nil)
+	if slices.ContainsFunc(infos, waitsForWorker) {
+		var err error
+		if workers, err = unlisted.Workers(ctx, store); err != nil {
+			problems = append(problems, err)
+		}
+	}
 	for _, i := range infos {
 		sum, paused := summary.Of(&i), runlog.RunPaused{}
 		if sum == nil {
@@ -106,7 +116,10 @@ func (h *Host) runItems(ctx context.Context, store runlog.Store, infos []runlog.
 			item.Reason = ReasonMessage
 		}
 		if sum != nil {
-			item.describe(sum)
+			item.describe(sum, now)
+		}
+		if u := h.unservedBy(workers, &i, now); u != nil {
+			item.Reason, item.Next = u.why, u.next
 		}
 		items = append(items, item)
 	}
@@ -114,12 +127,16 @@ func (h *Host) runItems(ctx context.Context, store runlog.Store, infos []runlog.
 }
 
 // describe adds what the summary of the run says.
-func (r *RunItem) describe(s *summary.Summary) {
+func (r *RunItem) describe(s *summary.Summary, now time.Time) {
 	r.Waits, r.Until, r.Open, r.Step, r.Done, r.Nodes, r.Failed, r.Tokens = s.Waits, s.Until, s.Open, s.Steps, s.Done, s.Of, s.Failed, s.Tokens
 	switch {
 	case s.Waits == summary.Budget, s.Waits == summary.Message:
 		r.Reason = s.Waits
-	case r.Status == runlog.Queued && len(s.Queue.Place) > 0:
+	case r.Status == runlog.Queued && s.Waits == summary.RateLimit && s.Until != nil && now.Before(*s.Until):
+		r.Reason = "waits until " + s.Until.Local().Format("2006-01-02 15:04")
+	case r.Status == runlog.Queued && s.Until != nil && now.Before(*s.Until):
+		r.Reason = "not before " + s.Until.Local().Format("2006-01-02 15:04")
+	case r.Status == runlog.Queued && s.Queue != nil && len(s.Queue.Place) > 0:
 		r.Reason = "needs a worker with " + strings.Join(s.Queue.Place, ", ")
 	}
 	if s.Tokens > 0 && (s.Cost > 0 || !s.More) {

@@ -155,7 +155,7 @@ func TestInbox(t *testing.T) {
 	list := func() (got []string) {
 		t.Helper()
 		l.store.read = 0
-		items, err := inbox(t.Context(), l.store)
+		items, err := (&Host{}).inbox(t.Context(), l.store)
 		if err != nil || l.store.read > 0 {
 			t.Fatalf("error %v, %d records read", err, l.store.read)
 		}

@@ -492,6 +492,9 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 	if !p.h.Sealed() {
 		a.Spill = p.spill
 	}
+	if limits := p.h.limits(); limits != nil {
+		a.RateLimits = limits
+	}
 	if a.Gate, err = s.gate(d); err != nil {
 		return nil, err
 	}

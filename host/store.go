@@ -10,9 +10,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/rundir"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/runlog/seal"
@@ -120,7 +122,7 @@ func (h *Host) openStore(ctx context.Context, look bool) error {
 		}
 		return &Error{Code: "store", Message: err.Error(), Err: err}
 	}
-	all.store, all.closer = store, closer
+	all.store, all.closer, all.limits = store, closer, unlisted.NewLimits(store, time.Now)
 	return nil
 }
 

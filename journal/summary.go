@@ -130,11 +130,20 @@ func (s *summing) put(task string, t top, gone bool) {
 	}
 }
 
+// aside reports whether a record tells of something beside what its task does, so that the task may still wait.
+func aside(r *runlog.Record, data any) bool {
+	if d, ok := data.(*runlog.Settled); ok {
+		return d.Kind == "note"
+	}
+	return r.Kind == runlog.KindAsked || r.Kind == runlog.KindEvent && bytes.HasPrefix(r.Data, []byte(`{"name":"note"`))
+}
+
 // note advances past a record. Counted reports that the counts have it already.
 func (s *summing) note(v *recovered, r *runlog.Record, data any, counted bool) {
 	task, node := topOf(r.Path)
 	is := s.tops[task]
-	if is.retry = (time.Time{}); r.Path != "" && r.Kind != runlog.KindAsked {
+	if r.Path != "" && !aside(r, data) {
+		is.retry = time.Time{}
 		s.put(task, is, false)
 	}
 	switch d := data.(type) {
@@ -149,6 +158,12 @@ func (s *summing) note(v *recovered, r *runlog.Record, data any, counted bool) {
 			s.put(task, is, false)
 		}
 	case *runlog.Settled:
+		var until time.Time
+		if d.Kind == "timer" && json.Unmarshal(d.Output, &until) == nil && until.After(r.Time.Add(time.Second)) {
+			is = s.tops[task]
+			is.retry = until
+			s.put(task, is, false)
+		}
 		if !counted {
 			s.settle(v, r.Path, d)
 		}
@@ -357,6 +372,41 @@ func (s *summing) summary(head uint64, status, or runlog.Status) *summary.Summar
 		}
 	}
 	return &out
+}
+
+// Until returns when the first task continues if all tasks wait for a rate limit, a date or their next attempt, and zero if one does not.
+func (j *Journal) Until() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := &j.sum
+	if len(s.tops) == 0 || s.working > 0 || len(s.open) > 0 {
+		return time.Time{}
+	}
+	var until time.Time
+	for path := range j.begun {
+		if task, _ := topOf(path); s.tops[task].retry.IsZero() {
+			return until
+		}
+	}
+	for _, t := range s.tops {
+		if until.IsZero() || t.retry.Before(until) {
+			until = t.retry
+		}
+	}
+	return until
+}
+
+// Requeue leaves the run to a worker that takes it at a time or later.
+func (j *Journal) Requeue(ctx context.Context, until time.Time) error {
+	j.mu.Lock()
+	q := runlog.Queue{}
+	if j.sum.now.Queue != nil {
+		q = *j.sum.now.Queue
+	}
+	q.NotBefore = until
+	j.sum.now.Queue = &q
+	j.mu.Unlock()
+	return j.Append(ctx, runlog.Queued)
 }
 
 // carried takes the costs before a snapshot from what was carried past it, if they were not counted.

@@ -88,8 +88,8 @@ func Import(ctx context.Context, store runlog.Store, r io.ReadSeeker, opt *Impor
 	if strings.HasPrefix(id, "-") {
 		return runlog.Info{}, fmt.Errorf("run ID %q begins with -, as flags do; import it under another ID", id)
 	}
-	if unlisted.IsRequestsID(id) {
-		return runlog.Info{}, fmt.Errorf("run ID %q is that of the requests to a run; import it under another ID", id)
+	if unlisted.Reserved(id) {
+		return runlog.Info{}, fmt.Errorf("run ID %q is for requests, schedules and workers; import it under another ID", id)
 	}
 	if _, err := r.Seek(start, io.SeekStart); err != nil {
 		return runlog.Info{}, fmt.Errorf("the file cannot be read twice: %w", err)

@@ -112,7 +112,9 @@ func Of(info *runlog.Info) *Summary {
 	case info.Status.Ended() || info.Status == runlog.Failed:
 		s.Waits, s.Until, s.Open, s.Questions = "", nil, 0, nil
 	case info.Status == runlog.Queued:
-		s.Waits, s.Until = Worker, nil
+		if s.Until = nil; s.Waits != RateLimit || s.Queue == nil {
+			s.Waits = Worker
+		}
 		if s.Queue != nil && !s.Queue.NotBefore.IsZero() {
 			s.Until = &s.Queue.NotBefore
 		}

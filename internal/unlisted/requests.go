@@ -1,4 +1,5 @@
-// Package unlisted manages runs that no listing shows, because their status is runlog.Importing: runs that are being created, and the mailboxes of runs.
+// Package unlisted manages runs that no listing shows, because their status is runlog.Importing: runs that are being created, the mailboxes of runs, and
+// the descriptions of workers.
 package unlisted
 
 import (
@@ -9,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
@@ -61,9 +61,6 @@ func RequestsID(run string) string {
 
 // RequestsPrefix begins the IDs of mailboxes.
 const RequestsPrefix = "requests-"
-
-// IsRequestsID reports whether an ID may be that of a mailbox. No run may have such an ID: the holder of another run would obey its records.
-func IsRequestsID(id string) bool { return strings.HasPrefix(id, RequestsPrefix) }
 
 // Post stores a request for whoever holds the run. It is durable: a later holder reads it if this one does not. The error is *runlog.NotFoundError or
 // *runlog.EndedError if there is no such run or it has ended before. If the run ends meanwhile, its log shows whether the request was still carried out.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
@@ -195,6 +197,63 @@ var mailCases = []testCase{
 		if again.Seq != n {
 			f.Fatalf("posted again the last got place %d", again.Seq)
 		}
+	}},
+	{"workers", "a worker is known while it holds its description, and one that has crashed is removed by the next one", func(f *fixture) {
+		e := f.expirer()
+		gpu := &unlisted.Worker{Place: []string{"gpu"}}
+		p, err := unlisted.Announce(f.Context(), f.store, gpu)
+		f.ok(err)
+		workers := func(want ...string) {
+			f.Helper()
+			all, err := unlisted.Workers(f.Context(), f.again().store)
+			f.ok(err)
+			var got []string
+			for i := range all {
+				got = append(got, fmt.Sprint(all[i].Place, all[i].Skips))
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				f.Fatalf("the workers are %q, want %q", got, want)
+			}
+		}
+		workers("[gpu] map[]")
+		f.wantIDs(nil)
+		gpu.Skips = map[string]string{"brief": "it is unknown"}
+		f.ok(p.Renew(f.Context(), gpu))
+		workers("[gpu] map[brief:it is unknown]")
+		all, err := f.store.Runs(f.Context(), &runlog.Filter{Status: []runlog.Status{runlog.Importing}})
+		f.ok(err)
+		e.Expire(f.T, all[0].ID)
+		workers()
+		other, err := unlisted.Announce(f.Context(), f.store, &unlisted.Worker{})
+		f.ok(err)
+		workers("[] map[]")
+		if p.Renew(f.Context(), &unlisted.Worker{}) == nil {
+			f.Fatalf("a description that was removed is renewed")
+		}
+		f.ok(other.Leave(f.Context()))
+		f.wantIDs(&runlog.Filter{Status: []runlog.Status{runlog.Importing}})
+	}},
+	{"rate limits", "the rate limit that one process has met is known to all of its store, until it ends", func(f *fixture) {
+		now := start
+		clock := func() time.Time { return now }
+		one, other := unlisted.NewLimits(f.store, clock), unlisted.NewLimits(f.again().store, clock)
+		want := func(l *unlisted.Limits, model string, until time.Time) {
+			f.Helper()
+			now = now.Add(time.Second) // else it knows what it has read
+			if got := l.Until(f.Context(), model); !got.Equal(until) {
+				f.Fatalf("the limit of %s ends at %v, want %v", model, got, until)
+			}
+		}
+		want(other, "acme/m1", time.Time{})
+		until := now.Add(time.Hour)
+		f.ok(one.Note(f.Context(), "acme/m1", until))
+		f.ok(other.Note(f.Context(), "acme/m1", until.Add(-time.Minute)))
+		want(one, "acme/m1", until)
+		want(other, "acme/m1", until)
+		want(other, "acme/m2", time.Time{})
+		f.wantIDs(nil)
+		now = until
+		want(other, "acme/m1", time.Time{})
 	}},
 	{"mailbox: a run that is removed", "a mailbox is removed with its run, and once it has ended", func(f *fixture) {
 		l := f.create("r")
