@@ -7,11 +7,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/draw"
+	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
@@ -223,5 +228,50 @@ func TestScriptIsDrawn(t *testing.T) {
 			t.Errorf("no %q in %s", want, got)
 		}
 	}
+	shown, names := &transcript.Run{}, []string(nil) // what runs show -v lists
+	for rec, err := range runlog.Records(t.Context(), store, run.ID(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown.Apply(rec)
+	}
+	for _, part := range shown.Tasks[0].Parts {
+		if part.Kind == transcript.ToolUse {
+			names = append(names, part.Tool.Kind+" "+part.Tool.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"do first", "sleep rest", "workflow shout"}, names); diff != "" {
+		t.Error(diff)
+	}
 	replays(t, e, run.ID())
+}
+
+// A worker releases a script that sleeps, and takes it again when it is time.
+func TestScriptIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := workflow.Script("job", "A job.", func(ctx context.Context, s *workflow.Steps, _ job) (string, error) {
+			return "rested", s.Sleep(ctx, "rest", time.Hour)
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, begun := engine(t, runlog.NewMemory(nil), w), time.Now()
+		enqueue(t, e, "job", "x", &superstep.StartOptions{ID: "r"})
+		ctx, stop := context.WithCancel(t.Context())
+		ended, served := make(chan superstep.Outcome, 3), make(chan error)
+		go func() {
+			served <- e.Serve(ctx, &superstep.RecoverOptions{Ended: func(_ string, out superstep.Outcome) { ended <- out }})
+		}()
+		if out := <-ended; out.Status != runlog.Queued || time.Since(begun) > time.Minute {
+			t.Errorf("after %v it is %s (%v)", time.Since(begun), out.Status, out.Err)
+		}
+		if out := <-ended; out.Status != runlog.Completed || time.Since(begun) < time.Hour {
+			t.Errorf("after %v it is %s (%v)", time.Since(begun), out.Status, out.Err)
+		}
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		e.Close()
+	})
 }
