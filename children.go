@@ -399,7 +399,7 @@ func (e *Engine) tendTo(ctx context.Context, r *Run, infos []runlog.Info) {
 			if _, waits = r.journal.Children()[info.ID]; !waits {
 				_ = e.Cancel(ctx, info.ID) // the next look tries again
 			}
-		case idle && (q == nil || len(q.Place) == 0) && !e.serving.Load() && r.rests() == nil && !e.waits(info.ID) && e.room():
+		case idle && (q == nil || len(q.Place) == 0) && !e.serving.Load() && !r.leaves && r.rests() == nil && !e.waits(info.ID) && e.room():
 			e.adopt(r, info)
 		}
 	}
@@ -461,7 +461,7 @@ func (e *Engine) outlast(ctx context.Context, r *Run, late <-chan struct{}) bool
 	r.idle.Store(true)
 	defer r.idle.Store(false)
 	var long <-chan time.Time
-	if r.recovers {
+	if r.frees {
 		long = time.After(heldIdle)
 	}
 	select {

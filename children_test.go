@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/superstep-dev/superstep"
@@ -322,4 +323,27 @@ func TestChildrenAskQuestions(t *testing.T) {
 	}
 	ends(t, taken[0], runlog.Completed)
 	f.once(t, 3)
+}
+
+// A supervised parent leaves its children to others, and pauses when it only waits for them.
+func TestSupervisedParent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, f := runlog.NewMemory(nil), &family{child: &graph.Child{}}
+		e := engine(t, store, f.workflows(t)...)
+		if _, err := e.Enqueue(t.Context(), "parent", json.RawMessage(`{"n":3}`), &superstep.StartOptions{ID: "r"}); err != nil {
+			t.Fatal(err)
+		}
+		out, err := resume(t, e, "r", &superstep.ResumeOptions{Supervised: true}).Wait(t.Context())
+		if err != nil || out.Status != runlog.Paused || len(out.Children) != 3 {
+			t.Fatalf("%+v %v", out, err)
+		}
+		if got := children(t, e, "r"); got[runlog.Queued] != 3 || len(f.worked) != 0 {
+			t.Errorf("children %v", got)
+		}
+		for _, id := range out.Children {
+			ends(t, resume(t, e, id, &superstep.ResumeOptions{Supervised: true}), runlog.Completed)
+		}
+		ends(t, resume(t, e, "r", &superstep.ResumeOptions{Supervised: true}), runlog.Completed)
+		f.once(t, 3)
+	})
 }

@@ -36,11 +36,12 @@ type Run struct {
 
 	child     *runlog.Child   // nil if no task waits for the run
 	outer     context.Context // that of the launch
-	recovers  bool
-	parent    atomic.Bool   // it has child runs
-	idle      atomic.Bool   // it does nothing but wait for child runs
-	still     atomic.Int32  // how many looks in a row found that no child of it moves
-	stuck     chan struct{} // receives a value when no child of it moves
+	frees     bool            // it pauses when it has only waited for child runs for a while
+	leaves    bool            // its child runs to others
+	parent    atomic.Bool     // it has child runs
+	idle      atomic.Bool     // it does nothing but wait for child runs
+	still     atomic.Int32    // how many looks in a row found that no child of it moves
+	stuck     chan struct{}   // receives a value when no child of it moves
 	answering Answering
 	asks      chan struct{} // one question at a time
 	mu        sync.Mutex
@@ -123,7 +124,7 @@ type launching struct {
 func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *Run {
 	r := &Run{
 		id: j.ID(), engine: e, journal: j, halt: make(chan struct{}), done: make(chan struct{}),
-		child: l.child, outer: ctx, recovers: l.recovers, stuck: make(chan struct{}, 1), answering: l.Answer, asks: make(chan struct{}, 1),
+		child: l.child, outer: ctx, frees: l.recovers || l.Supervised, leaves: l.Supervised, stuck: make(chan struct{}, 1), answering: l.Answer, asks: make(chan struct{}, 1),
 		begun: map[string]runlog.Budget{},
 	}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -320,7 +321,7 @@ func (e *Engine) execute(ctx context.Context, r *Run, l *launching) Outcome {
 			default:
 			}
 			return pause(ctx, j, res, err, nil)
-		case l.recovers && changed: // for who has the right version
+		case (l.recovers || l.Supervised) && changed: // for who has the right version
 			return Outcome{Status: runlog.Interrupted, Err: err}
 		case changed && len(j.Open()) > 0: // it waits on, for what it began with
 			var paths []string

@@ -340,6 +340,9 @@ type ResumeOptions struct {
 	// AllowChange resumes the run with the workflow's current graph if that still has the nodes that run next, see graph.RunOptions. If false, Resume
 	// returns a *graph.ChangedError for a changed graph.
 	AllowChange bool
+	// Supervised means that another system decides what executes next, such as package temporal: child runs are left to it, a run that only waits for them
+	// pauses after a few seconds, and a run whose graph has changed ends as Interrupted, for a process that has its version.
+	Supervised bool
 
 	recovers bool           // a worker takes it: what stands in the way leaves the run as it was
 	ended    func(*Outcome) // called when the execution has ended

@@ -51,6 +51,8 @@ type Agent struct {
 	Clock *Clock
 	// RateLimits shares the rate limits of models with other agents, such as those of other processes. If nil, each agent meets them by itself.
 	RateLimits RateLimits
+
+	check func(answer json.RawMessage) error // besides Schema, see Typed; nil for none
 }
 
 // Limits bound an agent. Zero means the defaults.

@@ -32,6 +32,9 @@ func (e *UnfitError) Unwrap() error { return e.Err }
 func (r *run) fits(text string) (bool, error) {
 	text = unfenced(text)
 	err := strict.CheckJSON(r.Schema, text)
+	if err == nil && r.check != nil {
+		err = r.check(json.RawMessage(text))
+	}
 	if err == nil {
 		r.out.Args = json.RawMessage(text)
 		return true, nil

@@ -109,8 +109,10 @@ func finishRun(a *app, s *tui.Session, stream *events.Stream, e *ending) error {
 	return &Error{Exit: e.exit, Code: "run", Message: string(e.status), shown: true}
 }
 
-// mostCompleted bounds how many steps completed lists.
-const mostCompleted = 10
+const (
+	mostCompleted = 10 // steps that completed lists
+	mostLines     = 60 // of an open question, at the end of a command
+)
 
 // completed returns the finished steps of a run, each with the beginning of its output.
 func completed(r *transcript.Run) []string {
@@ -161,8 +163,11 @@ func summarize(a *app, s *tui.Session, e *ending) {
 	}
 	for _, q := range e.open {
 		lines := []string{q.Headline()}
-		if q.Call != nil {
+		if q.Call != nil || tui.Long(q.Question.Question) {
 			lines = q.Lines(a.tty.Err)
+		}
+		if n := len(lines) - mostLines; n > 1 && q.Call == nil {
+			lines = append(lines[:mostLines:mostLines], fmt.Sprintf("… and %d more lines: %s", n, a.hint("runs", "show", e.id)))
 		}
 		for _, line := range lines {
 			a.err.line("  " + line)

@@ -346,6 +346,16 @@ func TestStartOnce(t *testing.T) {
 	}
 }
 
+// A run belongs to the trace of the program that starts it.
+func TestStartInATrace(t *testing.T) {
+	_, ts := serve(t, &Options{})
+	const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	id, _ := start(t, ts, "Go", "Traceparent", caller)
+	if _, records := send(t, ts, "GET", "/runs/"+id+"/records", "operator-token", nil); !strings.Contains(records, `"trace":"`+caller+`"`) && !strings.Contains(records, caller) {
+		t.Errorf("the log has no trace: %.300s", records)
+	}
+}
+
 // Whatever is in a title, a question or a text is text, and nothing is asked of other computers.
 func TestPayloads(t *testing.T) {
 	_, ts := serve(t, &Options{})

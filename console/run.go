@@ -522,14 +522,14 @@ func (p *runPage) todos() list {
 		if len(t.Todos) == 0 || p.task != "" && t.Path != p.task {
 			continue
 		}
-		done := 0
-		for _, x := range t.Todos {
-			if x.Status == "completed" {
+		done, items := 0, slices.Clone(t.Todos)
+		for i, x := range items {
+			if items[i].BlockedBy = transcript.Blockers(t.Todos, &x); x.Status == "completed" {
 				done++
 			}
 		}
 		l.pieces = append(l.pieces, piece{short("todo-", t.Path), t.Rev + 1, func() string {
-			return p.s.html("todo", map[string]any{"ID": short("todo-", t.Path), "Task": t.Label(), "Items": t.Todos, "Done": done})
+			return p.s.html("todo", map[string]any{"ID": short("todo-", t.Path), "Task": t.Label(), "Items": items, "Done": done})
 		}})
 	}
 	return l

@@ -51,6 +51,7 @@ type stage struct {
 	gate   tool.Gate
 	beside bool // another agent works at the same time
 	budget *runlog.Budget
+	trace  string // of who starts the run
 	engine *superstep.Engine
 }
 
@@ -125,7 +126,7 @@ func (s *stage) engineOf(t *testing.T, a *agent.Agent) *superstep.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.engine, err = superstep.New(s.store, &superstep.Options{Workflows: []*workflow.Workflow{w}}); err != nil {
+	if s.engine, err = superstep.New(s.store, &superstep.Options{Workflows: []*workflow.Workflow{w}, Propagate: s.trace != ""}); err != nil {
 		t.Fatal(err)
 	}
 	return s.engine
@@ -134,7 +135,7 @@ func (s *stage) engineOf(t *testing.T, a *agent.Agent) *superstep.Engine {
 // start starts the run and waits for its end or pause.
 func (s *stage) start(t *testing.T) (*superstep.Run, superstep.Outcome) {
 	t.Helper()
-	run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"go"}`), &superstep.StartOptions{Budget: s.budget})
+	run, err := s.begin(t).Start(t.Context(), "test", json.RawMessage(`{"prompt":"go"}`), &superstep.StartOptions{Budget: s.budget, Trace: s.trace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -509,6 +510,20 @@ func TestConfiguration(t *testing.T) {
 	s.cmd = &c
 	if _, out := s.start(t); string(out.Output) != strconv.Quote(`{"features":{"multi_agent":false,"web":true},"model":"m"}`) {
 		t.Errorf("got %+v, %s", out, out.Output)
+	}
+}
+
+// A prompt carries its place in the trace of the run, if that is to be passed on.
+func TestTraceparent(t *testing.T) {
+	t.Parallel()
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	for caller, want := range map[string]string{"00-" + trace + "-00f067aa0ba902b7-01": "trace 00-" + trace + "-", "": ""} {
+		s := open(t, "printed")
+		s.trace = caller
+		s.start(t)
+		if got := s.logged("trace"); len(got) != len(want)/len("trace 00-"+trace+"-") || len(got) == 1 && (!strings.HasPrefix(got[0], want) || strings.Contains(got[0], caller)) {
+			t.Errorf("it gets %q, want one that begins with %q", got, want)
+		}
 	}
 }
 

@@ -55,6 +55,7 @@ type NodeStatus struct {
 	Visits   int    // tasks of it that have begun
 	Done     int    // of them, those that are done
 	Failures int    // attempts that failed
+	Steps    []Step // of a script, in the order in which they began
 }
 
 // String returns the status in words, after a glyph: "● running ×3, 1 done, 2 failed attempts".

@@ -161,9 +161,10 @@ func (b *builder) node(n *graph.ShapeNode, prefix string, decides bool, depth in
 	if kind == "" && decides {
 		out.form = rhombus
 	}
+	sub := n.Sub
 	var notes []string
 	switch {
-	case n.Sub != nil:
+	case sub != nil:
 		out.form = doubled
 		notes = append(notes, "sub-graph")
 	case kind != "":
@@ -188,9 +189,12 @@ func (b *builder) node(n *graph.ShapeNode, prefix string, decides bool, depth in
 	if b.opt.Status != nil {
 		s := b.opt.Status[path]
 		out.state, out.status = s.State, s.String()
+		if sub == nil && kind == script && len(s.Steps) > 0 {
+			sub = shapeOf(s.Steps)
+		}
 	}
-	if n.Sub != nil && !b.opt.Closed && depth < maxDepth {
-		out.inner = b.diagram(n.Sub, path+"/", depth+1)
+	if sub != nil && !b.opt.Closed && depth < maxDepth {
+		out.inner = b.diagram(sub, path+"/", depth+1)
 	}
 	return out
 }

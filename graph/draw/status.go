@@ -29,6 +29,7 @@ type Progress struct {
 	seq    uint64
 	halted bool // nothing runs until the run is resumed
 	tasks  map[string]*task
+	steps  map[string][]Step // of scripts, by the paths of their nodes
 }
 
 // task is how far a task has come.
@@ -57,6 +58,7 @@ func (p *Progress) Apply(r *runlog.Record) {
 	}
 	if r.Path != "" {
 		p.applyTask(r)
+		p.applyStep(r)
 	}
 }
 
@@ -197,6 +199,9 @@ func (p *Progress) Status() map[string]NodeStatus {
 		if up := parent(path); up != "" {
 			inside[up] = insides(inside[up], state)
 		}
+		if strings.HasPrefix(path[strings.LastIndexByte(path, '/')+1:], "~[") {
+			continue // one of several graphs in a task, and no task
+		}
 		name := nodePath(path)
 		s := out[name]
 		if urgency[state] > urgency[s.State] {
@@ -208,6 +213,17 @@ func (p *Progress) Status() map[string]NodeStatus {
 		}
 		s.Failures += t.failures
 		out[name] = s
+	}
+	for path, steps := range p.steps {
+		s := out[path]
+		s.Steps = slices.Clone(steps)
+		for i := range s.Steps {
+			if step := &s.Steps[i]; step.State == running && p.halted {
+				step.State = pending
+			}
+			out[path+"/"+s.Steps[i].Name] = NodeStatus{State: s.Steps[i].State}
+		}
+		out[path] = s
 	}
 	return out
 }

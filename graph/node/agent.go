@@ -21,20 +21,44 @@ import (
 // When it is run again because its update did not fit the Input of another node, the agent receives
 // the error. Update may not change the outcome.
 func Agent[S, U any](name string, def *agent.Agent, prompt func(S) (string, error), update func(S, *agent.Outcome) (U, error)) graph.Node[S, U] {
-	n := graph.Node[S, U]{Name: name, Kind: "agent", Agents: 1}
-	n.Err = errors.Join(whole(def), missing("prompt", prompt == nil), missing("update", update == nil))
+	return prompted(name, def, prompt, missing("update", update == nil), func(ctx context.Context, t *graph.Task, s S, w *agent.Work) (u U, err error) {
+		out, err := converse(ctx, t, def, w)
+		if err != nil {
+			return u, err
+		}
+		return update(s, out)
+	})
+}
+
+// prompted returns a node that runs an agent with the work that a prompt makes.
+func prompted[S, U any](name string, def *agent.Agent, prompt func(S) (string, error), wrong error,
+	run func(context.Context, *graph.Task, S, *agent.Work) (U, error)) graph.Node[S, U] {
+	n := graph.Node[S, U]{Name: name, Kind: "agent", Agents: 1, Err: errors.Join(whole(def), missing("prompt", prompt == nil), wrong)}
 	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
 		text, err := prompt(s)
 		if err != nil {
 			return u, err
 		}
-		out, err := converse(ctx, t, def, &agent.Work{Prompt: withFeedback(text, t.Feedback()), State: snapshot(s)})
+		return run(ctx, t, s, &agent.Work{Prompt: withFeedback(text, t.Feedback()), State: snapshot(s), Stopped: stopped(t)})
+	}
+	return n
+}
+
+// Typed is [Agent] for an answer with a type: the Schema of the agent defaults to that of T, and an
+// answer that does not fit it or fails a check is asked for again; see agent.Typed.
+func Typed[S, U, T any](name string, def *agent.Agent, prompt func(S) (string, error), update func(S, T) (U, error), check ...func(T) error) graph.Node[S, U] {
+	_, unfit := agent.SchemaOf[T]()
+	if def != nil && def.Schema != nil {
+		unfit = nil
+	}
+	wrong := errors.Join(unfit, missing("update", update == nil))
+	return prompted(name, def, prompt, wrong, func(ctx context.Context, t *graph.Task, s S, w *agent.Work) (u U, err error) {
+		answer, _, err := agent.Typed(ctx, t.Scope(), def, w, check...)
 		if err != nil {
 			return u, err
 		}
-		return update(s, out)
-	}
-	return n
+		return update(s, answer)
+	})
 }
 
 // Subagent is like [Agent], but selects the agent by name from a list.
@@ -204,43 +228,11 @@ func text(err error) string {
 	return err.Error()
 }
 
-// converse runs an agent. A logged conversation that ended without a result, for lack of turns or
-// of a valid answer, would do so again, so a new one follows it.
-func converse(ctx context.Context, t *graph.Task, def *agent.Agent, first *agent.Work) (*agent.Outcome, error) {
-	scope := t.Scope()
-	for round := 1; ; round++ {
-		w := *first
-		w.Stopped = stopped(t)
-		if round > 1 {
-			w.Key = strings.TrimPrefix(fmt.Sprintf("%s/again-%d", first.Key, round), "/")
-		}
-		spent := &journal.Effect{Key: strings.TrimPrefix(w.Key+"/spent", "/"), Kind: "limit", Name: def.Name, Inside: true}
-		spent.Do = func(context.Context, string) (json.RawMessage, error) { return nil, unspent{} }
-		if _, err := scope.Do(ctx, spent); err == nil {
-			continue
-		} else if !errors.Is(err, unspent{}) {
-			return nil, err
-		}
-		out, err := def.Run(ctx, scope, &w)
-		var limit *agent.LimitError
-		var unfit *agent.UnfitError
-		if errors.As(err, &limit) || errors.As(err, &unfit) {
-			spent.Do = func(context.Context, string) (json.RawMessage, error) { return json.RawMessage("true"), nil }
-			if _, serr := scope.Do(ctx, spent); serr != nil {
-				return out, errors.Join(err, serr)
-			}
-		}
-		return out, err
-	}
+// converse runs an agent for a task.
+func converse(ctx context.Context, t *graph.Task, def *agent.Agent, w *agent.Work) (*agent.Outcome, error) {
+	w.Stopped = stopped(t)
+	return def.RunAgain(ctx, t.Scope(), w)
 }
-
-// unspent reports that an effect is not in the log. It waits, so that asking leaves no trace there.
-type unspent struct{}
-
-func (unspent) Error() string { return "it is not recorded" }
-
-// Waits reports that nothing has failed.
-func (unspent) Waits() bool { return true }
 
 func withFeedback(prompt string, feedback []string) string {
 	if len(feedback) == 0 {

@@ -49,6 +49,7 @@ func TestMistakesAreReported(t *testing.T) {
 	}{
 		"agent":        {node.Agent[state, update]("n", &agent.Agent{Name: "x"}, nil, said), []string{"agent x has no model", "its prompt is nil"}},
 		"no agent":     {node.Agent("n", nil, topic, said), []string{"its agent is nil"}},
+		"typed":        {node.Typed("n", &agent.Agent{Name: "x"}, topic, func(state, []int) (update, error) { return update{}, nil }), []string{"agent x has no model", "a []int is none"}},
 		"subagents":    {node.Subagents("n", []*agent.Agent{a, a}, jobs, texts, nil), []string{`agent "a" is there twice`}},
 		"no agents":    {node.Subagents("n", nil, jobs, texts, nil), []string{"it has no agents"}},
 		"tool":         {node.Tool("n", set, "eco", node.Args[state]{}, add), []string{`no tool "eco"; did you mean "echo"?`}},

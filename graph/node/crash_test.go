@@ -91,6 +91,25 @@ var crashing = map[string]func(t testing.TB, w *world) *graph.Flow[state, update
 	"agent": func(t testing.TB, w *world) *graph.Flow[state, update] {
 		return oneWay(t, node.Agent("work", worker(t, w, "work", func(string) string { return "" }), topic, said), note("end"))
 	},
+	"typed": func(t testing.TB, w *world) *graph.Flow[state, update] {
+		m := &scripted.Model{ID: "test/grader"}
+		m.Answer = func(req *model.Request) scripted.Turn {
+			turn := len(req.Messages) / 2
+			w.did(fmt.Sprintf("work turn-%d", turn))
+			return scripted.Say([]string{`{"points":"five"}`, `{"points":11}`, `{"points":5}`}[turn])
+		}
+		type grade struct {
+			Points int `json:"points"`
+		}
+		to := func(s state, g grade) (update, error) { return add(s, fmt.Sprint(g.Points)) }
+		few := func(g grade) error {
+			if g.Points > 10 {
+				return fmt.Errorf("points is %d, want at most 10", g.Points)
+			}
+			return nil
+		}
+		return oneWay(t, node.Typed("work", &agent.Agent{Name: "grader", Model: m}, topic, to, few), note("end"))
+	},
 	"subagents": func(t testing.TB, w *world) *graph.Flow[state, update] {
 		a := worker(t, w, "work", func(prompt string) string { return "job/" + prompt + "/" })
 		return oneWay(t, node.Subagents("work", []*agent.Agent{a}, jobs, texts, &node.SubagentsOptions{Width: 2}), note("end"))

@@ -378,6 +378,9 @@ func (a *Agent) request(id json.RawMessage, method string, params json.RawMessag
 		Prompt    []struct {
 			Text string `json:"text"`
 		} `json:"prompt"`
+		Meta struct {
+			Trace string `json:"traceparent"`
+		} `json:"_meta"`
 	}
 	_ = json.Unmarshal(params, &in)
 	if method != "session/prompt" {
@@ -432,6 +435,9 @@ func (a *Agent) request(id json.RawMessage, method string, params json.RawMessag
 		}
 		first, _, _ := strings.Cut(text, "\n")
 		a.Log("prompt " + first)
+		if in.Meta.Trace != "" {
+			a.Log("trace " + in.Meta.Trace)
+		}
 		a.keep(map[string]any{"sessionUpdate": "user_message_chunk", "content": said(text)})
 		go func() {
 			stop := a.script.Prompt(a, text)

@@ -56,10 +56,16 @@ func poolWorkflows(did func(run, task string)) (out []*workflow.Workflow, err er
 
 // serve takes queued runs until the process is killed or there is a file "over".
 func (w *worker) serve(ctx context.Context) error {
-	flows, err := poolWorkflows(func(run, task string) { w.say("did %s %s %d", run, task, time.Now().UnixNano()) })
+	did := func(run, task string) { w.say("did %s %s %d", run, task, time.Now().UnixNano()) }
+	flows, err := poolWorkflows(did)
 	if err != nil {
 		return err
 	}
+	kin, err := family(did)
+	if err != nil {
+		return err
+	}
+	flows = append(flows, kin...)
 	e, err := superstep.New(w.store, &superstep.Options{Workflows: flows})
 	if err != nil {
 		return err
@@ -74,7 +80,7 @@ func (w *worker) serve(ctx context.Context) error {
 			}
 		}
 	}()
-	return e.Serve(ctx, &superstep.RecoverOptions{Runs: 16, Failed: func(id string, err error) { w.say("failed %s %v", id, err) }})
+	return e.Serve(ctx, &superstep.RecoverOptions{Runs: 16, Every: min(w.lease, 5*time.Second), Failed: func(id string, err error) { w.say("failed %s %v", id, err) }})
 }
 
 // A pool is workers of one store, and what they say.

@@ -375,6 +375,23 @@ func (r *Repo) Find(ctx context.Context, run string, trailers []string) ([]strin
 	return r.git.find(ctx, trailers, "--glob="+heads+one, "--glob="+heads+n+"_*", "--not", "--glob="+bases+one)
 }
 
+// Last returns what a run came to: the tip of its branch or, if that was removed, the newest commit with all these trailers that is in any branch, but
+// not in the revision since, which may be "". It returns "" if there is neither.
+func (r *Repo) Last(ctx context.Context, run string, trailers []string, since string) (string, error) {
+	sha, err := r.git.commit(ctx, heads+name(run, ""))
+	if code(err) != 1 {
+		return sha, err
+	}
+	args := []string{"rev-list", "--max-count=1", "--topo-order", "--fixed-strings", "--all-match", "--all"}
+	for _, t := range trailers {
+		args = append(args, "--grep="+t)
+	}
+	if since != "" {
+		args = append(args, "^"+since)
+	}
+	return r.git.line(ctx, nil, args...)
+}
+
 // find searches the commits that arguments of rev-list select.
 func (c *command) find(ctx context.Context, trailers []string, revs ...string) ([]string, error) {
 	end, err := ending(trailers)

@@ -271,6 +271,7 @@ func TestHostileWorker(t *testing.T) {
 			}
 			evil, canary := hostile(t)
 			attack(t, tree.Path, evil.dir)
+			writeIn(t, tree.Path, ".gitattributes", "* filter=evil diff=evil merge=evil\n")
 			writeIn(t, tree.Path, "a.txt", "two\n")
 			for i := range 2 {
 				if i == 1 {
@@ -290,6 +291,60 @@ func TestHostileWorker(t *testing.T) {
 				t.Errorf("ran: %s, %v", b, err)
 			}
 		})
+	}
+}
+
+// Links out of a worktree are not written through: what they name stays as it is.
+func TestLinksOut(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.write("a.txt", "one\n")
+	u.write("sub/b.txt", "one\n")
+	u.commit("first")
+	u.guard()
+	ctx, r := t.Context(), u.open()
+	other, err := r.Tree(ctx, "1", "other", "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeIn(t, other.Path, "a.txt", "two\n")
+	writeIn(t, other.Path, "sub/b.txt", "two\n")
+	if _, _, err := other.Commit(ctx, "Change", trailers); err != nil {
+		t.Fatal(err)
+	}
+	for name, link := range map[string]func(path string) error{
+		"symbolic": func(path string) error {
+			return errors.Join(os.Remove(path+"/a.txt"), os.Symlink(u.dir+"/a.txt", path+"/a.txt"))
+		},
+		"hard": func(path string) error {
+			return errors.Join(os.Remove(path+"/a.txt"), os.Link(u.dir+"/a.txt", path+"/a.txt"))
+		},
+		"folder": func(path string) error {
+			return errors.Join(os.RemoveAll(path+"/sub"), os.Symlink(u.dir+"/sub", path+"/sub"))
+		},
+	} {
+		tree, err := r.Tree(ctx, "1", name, "main")
+		if err == nil {
+			err = link(tree.Path)
+		}
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if _, err := tree.Merge(ctx, other.Branch, "Merge", []string{"Superstep-Merge: " + name}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := readIn(t, tree.Path, "a.txt") + readIn(t, tree.Path, "sub/b.txt"); got != "two\ntwo\n" {
+			t.Errorf("%s: the merge has %q", name, got)
+		}
+		if err := link(tree.Path); err != nil {
+			t.Fatal(name, err)
+		}
+		if _, err := tree.Reset(ctx); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := r.Remove(ctx, "1", name, ""); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -204,6 +204,20 @@ type Todo struct {
 	BlockedBy []string `json:"blockedBy,omitempty"`
 }
 
+// Blockers returns what an item of a plan waits for: the items that block it and are not completed. A completed item waits for nothing.
+func Blockers(list []Todo, d *Todo) []string {
+	if d.Status == "completed" {
+		return nil
+	}
+	var out []string
+	for _, id := range d.BlockedBy {
+		if !slices.ContainsFunc(list, func(o Todo) bool { return o.ID == id && o.Status == "completed" }) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
 // A Progress is the progress of a long operation, as reported by a live event "progress".
 type Progress struct {
 	Text      string // what is done, and how much of it

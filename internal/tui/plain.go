@@ -150,10 +150,18 @@ func (v *plain) see(rec *runlog.Record, r *transcript.Run) {
 	v.tell(rec, r, task)
 }
 
+// Long reports whether a question has so many lines that it is unreadable on one.
+func Long(text string) bool { return strings.Count(strings.TrimSpace(text), "\n") > 3 }
+
 func lastQuestion(r *transcript.Run, path string) string {
 	for i := len(r.Questions) - 1; i >= 0; i-- {
 		if r.Questions[i].Path == path {
-			return transcript.Line(r.Questions[i].Question)
+			text := strings.TrimSpace(r.Questions[i].Question)
+			if Long(text) { // it is shown whole where the run pauses
+				text, _, _ = strings.Cut(text, "\n")
+				text += " …"
+			}
+			return transcript.Line(text)
 		}
 	}
 	return ""

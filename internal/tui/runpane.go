@@ -92,8 +92,7 @@ func (v *runPane) draw(w, h int) []string {
 	}
 	var tail []string
 	if v.todos {
-		tail = v.todoLines(w)
-		tail = tail[max(0, len(tail)-h/2):]
+		tail = v.todoLines(w, h/2)
 	}
 	h -= len(tail)
 	body := upwards(h, &v.scroll, func(yield func([]string) bool) { v.blocks(w, yield) })
@@ -440,6 +439,9 @@ func (v *runPane) divider(s *transcript.Step, rows []row, path string, w int) []
 	if all := max(len(rows), planned(s)); all > 1 {
 		text += fmt.Sprintf(" ── %d/%d done", done, all)
 	}
+	if list := listOf(s); list != "" {
+		text += " · list " + list + " /tasks"
+	}
 	if waiting > 0 {
 		text += fmt.Sprintf(" · %d needs you", waiting)
 	}
@@ -450,6 +452,25 @@ func (v *runPane) divider(s *transcript.Step, rows []row, path string, w int) []
 		text += " · critical path: " + path
 	}
 	return []string{fill(text, w)}
+}
+
+// listOf returns how much of the task list of a step's tasks is done, "" if the list is that of an agent, or if there is none.
+func listOf(s *transcript.Step) string {
+	done, all := 0, 0
+	for _, t := range s.Tasks {
+		if t.Agent != "" {
+			continue
+		}
+		for _, d := range t.Todos {
+			if all++; d.Status == "completed" {
+				done++
+			}
+		}
+	}
+	if all == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", done, all)
 }
 
 // planned counts the items that a step was sent.
@@ -565,24 +586,30 @@ func waitsFor(w *transcript.Wait, now time.Time) string {
 	return cmp.Or(text, w.What)
 }
 
-// todoLines draws the task list of the run, or that of its agents.
-func (v *runPane) todoLines(w int) []string {
+// todoLines draws the task list of the run, or that of its agents, in at most h lines: those around the first item that is worked on.
+func (v *runPane) todoLines(w, h int) []string {
 	r := &v.f.run
 	var out []string
+	done, all, at := 0, 0, -1
 	for _, t := range r.Tasks {
 		for _, d := range t.Todos {
 			sign, text := "[ ]", transcript.Line(d.Content)
 			switch d.Status {
 			case "completed":
 				sign = "[✓]"
+				done++
 			case "in_progress":
 				sign = "[•]"
+				if at < 0 {
+					at = all
+				}
 			case "error":
 				sign = "[✗]"
 			}
-			if len(d.BlockedBy) > 0 && d.Status != "completed" {
-				text += " (blocked by #" + strings.Join(d.BlockedBy, ", #") + ")"
+			if blockers := transcript.Blockers(t.Todos, &d); len(blockers) > 0 {
+				text += " (blocked by #" + strings.Join(blockers, ", #") + ")"
 			}
+			all++
 			out = append(out, cut(" "+sign+" "+text, w))
 		}
 	}
@@ -606,7 +633,18 @@ func (v *runPane) todoLines(w int) []string {
 	if len(out) == 0 {
 		return []string{v.t.pal.Dim(" no task list")}
 	}
-	return append([]string{v.t.pal.Dim(fill(" ── Tasks", w))}, out...)
+	head := " ── Tasks"
+	if all > 0 {
+		head += fmt.Sprintf(" %d/%d", done, all)
+	}
+	if most := max(h-1, 1); len(out) > most {
+		if at < 0 {
+			at = done
+		}
+		from := min(max(0, at-most/3), len(out)-most)
+		out = out[from : from+most]
+	}
+	return append([]string{v.t.pal.Dim(fill(head, w))}, out...)
 }
 
 func (v *runPane) key(k tea.KeyPressMsg) tea.Cmd {

@@ -754,3 +754,16 @@ func TestManyCallsAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// A call carries its place in the trace of the run to the server, if it has one.
+func TestTraceparent(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t)
+	s := set(t, connect(t, server(t, "meta"), o))
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	for trace, want := range map[string]string{trace: trace, "": "<nil>"} {
+		if r := s.Call(t.Context(), "mcp__bad__do", &tool.Call{Args: json.RawMessage(`{}`), Trace: trace}); r.Text != want {
+			t.Errorf("the server gets %q, want %q", r.Text, want)
+		}
+	}
+}

@@ -246,6 +246,9 @@ func (h *hostile) call(r request) {
 	case "env":
 		h.reply(r, text(strings.Join(os.Environ(), "\n")))
 		return
+	case "meta":
+		h.reply(r, text(fmt.Sprint(r.Params.Meta["traceparent"])))
+		return
 	case "rpc-error":
 		say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"broken \u001b[31mpipe dream"}}`, r.ID)
 		return

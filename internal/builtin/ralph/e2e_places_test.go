@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/superstep-dev/superstep/internal/acptest"
-	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 )
 
@@ -113,7 +113,7 @@ func TestPlaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, pair())
+			s := newSite(t, pair()[:1])
 			flags := c.make(s)
 			same := s.filesGuard(name != "hooks and filters")
 			if out, code := s.superstep("", siteRun(flags...)...); code != 0 {
@@ -185,44 +185,68 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// TestOutside has a worker that writes outside of its worktree: it is refused, and the check decides about the rest.
+// TestOutside has a worker that tries to leave its worktree: each attempt is refused, what it may write does no harm, and the check decides about the rest.
 func TestOutside(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, pair()[:1])
 	same := s.guard()
-	think, refused := s.think, make(chan string, 10)
+	attacks := []string{
+		"write_file " + filepath.Join(s.dir, "src", "0"),
+		"echo evil >DIR/.git/config",
+		"echo evil >HOME/escaped",
+		"echo evil >../../../escaped",
+		"ln -s DIR/src/0 link && echo evil >link",
+		"write_file link",
+		"ln DIR/src/0 hard && echo evil >hard",
+		"mv DIR/src/0 taken",
+		"git config core.fsmonitor 'touch HOME/escaped'",
+		"git config core.hooksPath hooks",
+		"git branch evil",
+		"git update-ref -d refs/heads/main",
+		"git hash-object -w check.sh",
+		"echo evil >DIR/.git/objects/evil",
+		"echo evil >DIR/.git/hooks-evil",
+		`echo evil >"$(sed 's/gitdir: //' .git)/HEAD"`,
+		"git commit -qam mine",
+	}
+	// Hooks and filters are nothing but files, and a repository within the worktree is not asked.
+	const harmless = `mkdir hooks && printf '#!/bin/sh\ntouch HOME/escaped\n' >hooks/post-commit && chmod +x hooks/post-commit && echo '* filter=evil' >.gitattributes && echo 'good 1' >src/1`
+	think := s.think
+	var mu sync.Mutex
+	said := map[int]string{}
 	s.server = modeltest.NewServer(t, func(r *modeltest.ParsedRequest) modeltest.Reply {
 		turn := len(r.Messages) / 2
-		if !strings.Contains(r.Messages[0].Text(), "Do this task.") || turn > 4 {
+		if !strings.Contains(r.Messages[0].Text(), "Do this task.") || turn > len(attacks)+1 {
 			return think(r)
 		}
-		outside := []string{filepath.Join(s.dir, "src", "0"), filepath.Join(s.dir, ".git", "config"), filepath.Join(s.home, "escaped"), "../../../escaped"}
 		if turn > 0 {
-			last := r.Messages[len(r.Messages)-1]
-			refused <- last.Parts[0].Text
+			mu.Lock()
+			said[turn-1] = r.Messages[len(r.Messages)-1].Parts[0].Text
+			mu.Unlock()
 		}
-		if turn == len(outside) {
-			return modeltest.Call("bash", `{"command":"echo 'good 1' >src/1"}`)
+		if turn > len(attacks) {
+			return modeltest.Text("done")
 		}
-		command, err := json.Marshal(map[string]string{"command": "echo evil >'" + outside[turn] + "'"})
+		what := harmless
+		if turn < len(attacks) {
+			what = attacks[turn]
+		}
+		name, args := "bash", map[string]string{"command": strings.NewReplacer("DIR", s.dir, "HOME", s.home).Replace(what)}
+		if path, ok := strings.CutPrefix(what, "write_file "); ok {
+			name, args = "write_file", map[string]string{"path": path, "content": "evil"}
+		}
+		b, err := json.Marshal(args)
 		if err != nil {
 			return modeltest.Failure(500, "")
 		}
-		if turn == 0 {
-			command, err = json.Marshal(map[string]string{"path": outside[0], "content": "evil"})
-			if err != nil {
-				return modeltest.Failure(500, "")
-			}
-			return modeltest.Call("write_file", string(command))
-		}
-		return modeltest.Call("bash", string(command))
+		return modeltest.Call(name, string(b))
 	}, nil)
 	if out, code := s.superstep("", siteRun()...); code != 0 && code != 6 {
 		t.Fatalf("exit code %d: %s", code, lastOf(out))
 	}
 	same()
 	err := filepath.WalkDir(filepath.Dir(s.dir), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Name() == "escaped" {
+		if err == nil && (d.Name() == "escaped" || path == filepath.Join(s.dir, ".git", "objects", "evil")) {
 			t.Errorf("%s was written", path)
 		}
 		return err
@@ -232,26 +256,29 @@ func TestOutside(t *testing.T) {
 	}
 	run, _ := s.run()
 	s.merged(run)
-	close(refused)
-	n := 0
-	for text := range refused {
-		n++
-		t.Logf("refused: %.200s", text)
+	for i, what := range attacks {
+		elsewhere := strings.HasSuffix(what, "escaped") // the home of the sandbox is a folder of its own
+		if text := said[i]; !elsewhere && !strings.Contains(text, "[exit status") && !strings.Contains(text, "denied") || text == "" {
+			t.Errorf("%s was not refused: %.300s", what, text)
+		}
 	}
-	if n < 4 {
-		t.Errorf("%d attempts", n)
+	if text := said[len(attacks)]; text != "[no output]" {
+		t.Errorf("what does no harm: %s", text)
 	}
 }
 
-// TestRed has a task whose check never passes: the run ends partial, keeps its branch, and gc keeps it, too.
+// TestRed has a task whose check never passes: the run ends partial, keeps its branch, and gc keeps it, too. Resumed after gc, and once more, the run
+// begins with all that was merged before.
 func TestRed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, []siteTask{{ID: "1", Title: "Task 1"}, {ID: "2", Title: "Task 2"}, {ID: "3", Title: "Task 3", BlockedBy: []string{"2"}}})
 	same := s.guard()
 	think := s.think
+	var red atomic.Int64 // the task that fails
+	red.Store(2)
 	s.server = modeltest.NewServer(t, func(r *modeltest.ParsedRequest) modeltest.Reply {
-		if m := titled.FindStringSubmatch(r.Messages[0].Text()); m != nil && m[1] == "2" && len(r.Messages) == 1 {
-			return modeltest.Call("bash", `{"command":"echo never >src/2"}`)
+		if m := titled.FindStringSubmatch(r.Messages[0].Text()); m != nil && m[1] == fmt.Sprint(red.Load()) && len(r.Messages) == 1 {
+			return modeltest.Call("bash", `{"command":"echo never >src/`+m[1]+`"}`)
 		}
 		return think(r)
 	}, nil)
@@ -271,22 +298,35 @@ func TestRed(t *testing.T) {
 	if out, code := s.superstep("", "ralph", "gc"); code != 0 || !strings.Contains(out, "removed superstep/"+run+"\n") || !strings.Contains(out, "kept superstep/"+run+"_2: not merged") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
+	for _, next := range []struct {
+		red  int64
+		code int
+		has  string // of src
+	}{{3, 7, "0 1 2"}, {0, 0, "0 1 2 3"}} {
+		red.Store(next.red)
+		if out, code := s.superstep("", "runs", "resume", run, "-o", "jsonl"); code != next.code {
+			t.Fatalf("resumed: exit code %d: %s", code, lastOf(out))
+		}
+		run, _ = s.run()
+		if has := s.git("ls-tree", "--name-only", "superstep/"+run+":src"); strings.Join(strings.Fields(has), " ") != next.has {
+			t.Errorf("run %s has %q", run, has)
+		}
+	}
 }
 
 // TestHang has a check that hangs: it ends at its limit, and leaves no process.
 func TestHang(t *testing.T) {
-	if !faults.Full() {
-		t.Skip("it takes minutes; SUPERSTEP_FAULTS=full runs it")
-	}
 	t.Parallel()
 	s := newSite(t, pair()[:1])
-	s.write("check.sh", "[ -e src/1 ] || exit 0\n(setsid sleep 4242 &)\nsleep 4242\n")
+	length := fmt.Sprint(10_000_000 + os.Getpid()) // seconds, of these processes alone
+	s.write("check.sh", "[ -e src/1 ] || exit 0\n(setsid sleep "+length+" &)\nsleep "+length+"\n")
 	s.git("commit", "-qam", "hangs")
-	if out, code := s.superstep("", siteRun("--check-minutes", "1")...); code != 7 {
-		t.Errorf("exit code %d: %s", code, lastOf(out))
+	out, code := s.superstep("", siteRun("--check-minutes", "0.02")...)
+	if code != 7 || !strings.Contains(lastOf(out), "failed 3 times in the same way") {
+		t.Errorf("exit code %d: %s", code, out)
 	}
 	for _, f := range s.glob("/proc/[0-9]*/cmdline") {
-		if b, err := os.ReadFile(f); err == nil && string(b) == "sleep\x004242\x00" {
+		if b, err := os.ReadFile(f); err == nil && string(b) == "sleep\x00"+length+"\x00" {
 			t.Errorf("%s is left", f)
 		}
 	}

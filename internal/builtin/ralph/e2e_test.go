@@ -34,6 +34,7 @@ type site struct {
 	binary string
 	dir    string // the checkout
 	home   string
+	path   string // before that of the environment
 	server *modeltest.Server
 	tasks  []siteTask
 	wait   map[string]string // a worker whose first turn is answered when that of another was asked for
@@ -62,6 +63,12 @@ func dozen() []siteTask {
 		list[i].Title = "Task " + list[i].ID
 	}
 	return list
+}
+
+// few is a plan of 4 tasks, one of which fails first and 2 conflict.
+func few() []siteTask {
+	return []siteTask{{ID: "1", Title: "Task 1", fails: true}, {ID: "5", Title: "Task 5", list: true}, {ID: "6", Title: "Task 6", list: true},
+		{ID: "4", Title: "Task 4", BlockedBy: []string{"1", "5"}}}
 }
 
 // siteCheck passes if all work that is there is good, nothing that it was blocked by is missing, and the list has all names.
@@ -149,8 +156,8 @@ func (s *site) write(name, text string) {
 
 // environ is the environment of git and the command.
 func (s *site) environ(more ...string) []string {
-	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=U", "GIT_AUTHOR_EMAIL=u@example.org",
-		"GIT_COMMITTER_NAME=U", "GIT_COMMITTER_EMAIL=u@example.org", "OPENAI_BASE_URL=" + s.server.URL, "OPENAI_API_KEY=none", "SUPERSTEP_MODEL=openai/crash"}, more...)
+	return append([]string{"PATH=" + s.path + os.Getenv("PATH"), "HOME=" + s.home, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=U", "GIT_AUTHOR_EMAIL=u@example.org",
+		"GIT_COMMITTER_NAME=U", "GIT_COMMITTER_EMAIL=u@example.org", "OPENAI_BASE_URL=" + s.server.URL, "OPENAI_API_KEY=none", "SUPERSTEP_MODEL=openai/crash", "GOGC=400"}, more...)
 }
 
 func (s *site) git(args ...string) string {
@@ -170,6 +177,16 @@ func (s *site) git(args ...string) string {
 // superstep runs the command, which a failpoint may kill.
 func (s *site) superstep(failpoint string, args ...string) (stdout string, code int) {
 	s.t.Helper()
+	stdout, stderr, code := s.outputs(failpoint, args...)
+	if code > 0 {
+		s.t.Logf("%s: exit code %d: %s", args, code, stderr)
+	}
+	return stdout, code
+}
+
+// outputs is superstep with what it prints to standard error.
+func (s *site) outputs(failpoint string, args ...string) (stdout, stderr string, code int) {
+	s.t.Helper()
 	if err := os.MkdirAll(s.home, 0o700); err != nil {
 		s.t.Fatal(err)
 	}
@@ -180,10 +197,7 @@ func (s *site) superstep(failpoint string, args ...string) (stdout string, code 
 	if err := cmd.Run(); cmd.ProcessState == nil {
 		s.t.Fatal(err)
 	}
-	if code = cmd.ProcessState.ExitCode(); code > 0 {
-		s.t.Logf("%s: exit code %d: %s", args, code, errs.String())
-	}
-	return out.String(), code
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
 var titled = regexp.MustCompile(`(?m)^# Task (\S+)$`)
@@ -452,12 +466,13 @@ func TestEager(t *testing.T) {
 }
 
 // TestKillAtEffects kills the command before or after the n-th effect, resumes it, and finds what a run has that was never killed.
-// SUPERSTEP_FAULTS=full kills at every effect.
+// SUPERSTEP_FAULTS=full kills at every effect of 12 tasks, else it is one effect of 4 tasks.
 func TestKillAtEffects(t *testing.T) {
 	t.Parallel()
-	for point, first := range map[string]int{"effect.before": 50, "effect.after": 120} {
+	for point, first := range map[string]int{"effect.before": 25, "effect.after": 40} {
+		plan := few
 		if faults.Full() {
-			first = 1
+			first, plan = 1, dozen
 		}
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
@@ -465,7 +480,7 @@ func TestKillAtEffects(t *testing.T) {
 			for n := first; n == first || faults.Full(); n++ {
 				ended := false
 				ok := t.Run(fmt.Sprint(n), func(t *testing.T) {
-					s := newSite(t, dozen())
+					s := newSite(t, plan())
 					same := s.guard()
 					out, code := s.superstep(fmt.Sprintf("%s:%d", point, n), siteRun()...)
 					if ended = code == 0 && n > first; ended {

@@ -5,6 +5,7 @@ package ralph_test
 import (
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,25 @@ func TestTold(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, lastOf(out))
 	}
 	s.merged(run)
+}
+
+// TestPlanInQuestion has a plan of the user's. Without a terminal the run pauses and shows it as a table; its titles name the run.
+func TestPlanInQuestion(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, pair())
+	s.write("plan.yaml", "acceptance: [it works]\ntasks:\n- {id: '1', title: Task 1}\n- {id: '2', title: Task 2, blocked_by: [1]}\n")
+	_, said, code := s.outputs("", "run", "ralph", "--plan", "plan.yaml", "--check", "sh check.sh")
+	for _, want := range []string{`\[approve, edit: …, reject\]`, "approve asks: Work on this plan\\?.*", "1   Task 1", "2   Task 2 \\(after 1\\)", "- it works", "Check: sh check.sh"} {
+		if !regexp.MustCompile("(?m)^  " + want + "$").MatchString(said) {
+			t.Errorf("exit code %d, and no line %q in\n%s", code, want, said)
+		}
+	}
+	if !regexp.MustCompile(`(?m) ask approve "Work on this plan.* …"$`).MatchString(said) || code != 3 {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	if out, _ := s.superstep("", "runs", "list"); !strings.Contains(out, "  Task 1; Task 2\n") || len(s.server.Requests()) > 0 {
+		t.Error(out)
+	}
 }
 
 // TestTerminal runs the workflow in the terminal: a plan is approved there, and a text with --resume adds to it.

@@ -57,7 +57,7 @@ func (s *state) name(t *graph.Task) string {
 func (r *runner) command(ctx context.Context, t *graph.Task, crew *Crew, key, name, command string) (tool.Result, error) {
 	e := &journal.Effect{Key: key, Kind: "tool", Name: name, Repeat: journal.RepeatByKey, Input: map[string]string{"command": command}}
 	return journal.Do(ctx, t.Scope(), e, func(ctx context.Context, _ string) (tool.Result, error) {
-		out, failed, err := crew.Run(ctx, command, time.Duration(r.in.Minutes)*time.Minute)
+		out, failed, err := crew.Run(ctx, command, time.Duration(r.in.Minutes*float64(time.Minute)))
 		return tool.Result{Text: out, Error: failed}, err
 	})
 }
@@ -126,7 +126,7 @@ func (r *runner) planner(ctx context.Context, t *graph.Task, s state) (u update,
 			return u, err
 		}
 		fmt.Fprintf(&prompt, "%s\n\nThe work:\n\n%s\n\nThese tasks are there already, and their results are in the folder:\n\n%s\nNow the user says, for which you add tasks:\n\n%s\n",
-			plannerPrompt, r.in.Prompt, (&plan.Plan{Tasks: s.Tasks}).Table(), strings.Join(said, "\n\n"))
+			plannerPrompt, r.in.work(), (&plan.Plan{Tasks: s.Tasks}).Table(), strings.Join(said, "\n\n"))
 	case r.in.Plan != "" && s.Again == "":
 		p, err := plan.Read(r.in.Plan)
 		if err != nil {
@@ -134,7 +134,7 @@ func (r *runner) planner(ctx context.Context, t *graph.Task, s state) (u update,
 		}
 		return r.planned(&s, p), nil
 	default:
-		fmt.Fprintf(&prompt, "Plan: %s\n\n%s\n\nThe work:\n\n%s\n", firstLine(r.in.Prompt), plannerPrompt, r.in.Prompt)
+		fmt.Fprintf(&prompt, "Plan: %s\n\n%s\n\nThe work:\n\n%s\n", firstLine(r.in.work()), plannerPrompt, r.in.work())
 		if s.Again != "" {
 			fmt.Fprintf(&prompt, "\nYour last plan:\n\n%s\nThe user wants another: %s\n", s.Plan.YAML(), s.Again)
 		}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/gitwork"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/plan"
@@ -60,19 +61,19 @@ type Crew struct {
 
 // Inputs are the inputs of the workflow.
 type Inputs struct {
-	Prompt    string `json:"prompt" jsonschema:"what to build, or the file that says it; a file with a list of tasks is the plan"`
-	Check     string `json:"check,omitempty" jsonschema:"the command that decides whether a task is done, such as go test ./..."`
-	Setup     string `json:"setup,omitempty" jsonschema:"a command to run in each worktree before the work, such as npm ci"`
-	Base      string `json:"base,omitempty" jsonschema:"the branch or commit to begin with; defaults to HEAD"`
-	Workers   int    `json:"workers,omitempty" jsonschema:"how many tasks to work on at once; defaults to 4"`
-	MaxLoops  int    `json:"max_loops,omitempty" jsonschema:"how many reviews there are at most; defaults to 10"`
-	Reviewers string `json:"reviewers,omitempty" jsonschema:"what reviewers look for, one each, such as security,correctness"`
-	Agent     string `json:"agent,omitempty" jsonschema:"what the workers are: a model, or an agent such as acp:opencode"`
-	Model     string `json:"model,omitempty" jsonschema:"the model of planner and reviewers, and of workers without --agent"`
-	Minutes   int    `json:"check_minutes,omitempty" jsonschema:"how long the check and the setup may take; defaults to 10"`
-	Dirty     bool   `json:"include_uncommitted,omitempty" jsonschema:"begin with your uncommitted changes, which stay as they are"`
-	PlanOnly  bool   `json:"plan_only,omitempty" jsonschema:"only make the plan, and print it"`
-	PR        bool   `json:"pr,omitempty" jsonschema:"ask to push the result and to open a pull request with gh"`
+	Prompt    string  `json:"prompt" jsonschema:"what to build, or the file that says it; a file with a list of tasks is the plan"`
+	Check     string  `json:"check,omitempty" jsonschema:"the command that decides whether a task is done, such as go test ./..."`
+	Setup     string  `json:"setup,omitempty" jsonschema:"a command to run in each worktree before the work, such as npm ci"`
+	Base      string  `json:"base,omitempty" jsonschema:"the branch or commit to begin with; defaults to HEAD"`
+	Workers   int     `json:"workers,omitempty" jsonschema:"how many tasks to work on at once; defaults to 4"`
+	MaxLoops  int     `json:"max_loops,omitempty" jsonschema:"how many reviews there are at most; defaults to 10"`
+	Reviewers string  `json:"reviewers,omitempty" jsonschema:"what reviewers look for, one each, such as security,correctness"`
+	Agent     string  `json:"agent,omitempty" jsonschema:"what the workers are: a model, or an agent such as acp:opencode"`
+	Model     string  `json:"model,omitempty" jsonschema:"the model of planner and reviewers, and of workers without --agent"`
+	Minutes   float64 `json:"check_minutes,omitempty" jsonschema:"how long the check and the setup may take; defaults to 10"`
+	Dirty     bool    `json:"include_uncommitted,omitempty" jsonschema:"begin with your uncommitted changes, which stay as they are"`
+	PlanOnly  bool    `json:"plan_only,omitempty" jsonschema:"only make the plan, and print it"`
+	PR        bool    `json:"pr,omitempty" jsonschema:"ask to push the result and to open a pull request with gh"`
 
 	Plan   string   `json:"plan,omitempty" jsonschema:"set by the run itself: the plan that the prompt named"`
 	Dir    string   `json:"dir,omitempty" jsonschema:"set by the run itself: the checkout"`
@@ -103,6 +104,7 @@ func New(opt *Options) (*workflow.Workflow, error) {
 				return Output{}, err
 			}
 			r := newRunner(opt, &in)
+			r.id, r.parent = e.Journal.ID(), e.Journal.Info().Parent
 			flow, err := r.flow()
 			if err != nil {
 				return Output{}, err
@@ -154,10 +156,14 @@ func prepare(ctx context.Context, opt *Options, in *Inputs) error {
 		return wrong("prompt: " + err.Error())
 	}
 	in.Workers, in.MaxLoops, in.Minutes = cmp.Or(in.Workers, 4), cmp.Or(in.MaxLoops, 10), cmp.Or(in.Minutes, 10)
+	const day = 24 * 60
+	if in.Minutes <= 0 || in.Minutes > day {
+		return wrong(fmt.Sprintf("check_minutes: want more than 0 and at most %d, got %g", day, in.Minutes))
+	}
 	for _, n := range []struct {
 		name       string
 		value, top int
-	}{{"workers", in.Workers, 64}, {"max_loops", in.MaxLoops, 1000}, {"check_minutes", in.Minutes, 24 * 60}} {
+	}{{"workers", in.Workers, 64}, {"max_loops", in.MaxLoops, 1000}} {
 		if n.value < 1 || n.value > n.top {
 			return wrong(fmt.Sprintf("%s: want 1 to %d, got %d", n.name, n.top, n.value))
 		}
@@ -182,7 +188,7 @@ func (in *Inputs) read(opt *Options) error {
 	if in.Prompt == "" {
 		return errors.New("is empty; say what to build")
 	}
-	if strings.Contains(in.Prompt, "\n") || len(in.Prompt) > 1000 {
+	if in.Plan != "" || strings.Contains(in.Prompt, "\n") || len(in.Prompt) > 1000 {
 		return nil
 	}
 	file := in.Prompt
@@ -213,12 +219,19 @@ func (in *Inputs) read(opt *Options) error {
 		if err := usable(p, nil); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		in.Plan = in.Prompt
+		var titles []string
+		for _, t := range p.Tasks {
+			titles = append(titles, t.Title)
+		}
+		in.Plan, in.Prompt = in.Prompt, clean.Clip(strings.Join(titles, "; "), 200)
 	} else if err != nil && !errors.Is(err, plan.ErrNone) && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return nil
 }
+
+// work returns what is to be built: the plan if there is one, else the prompt.
+func (in *Inputs) work() string { return cmp.Or(in.Plan, in.Prompt) }
 
 // begin pins the commit that the run begins with, and notes what the user should know of the repository.
 func (in *Inputs) begin(ctx context.Context, repo *gitwork.Repo) error {
@@ -253,10 +266,13 @@ func (in *Inputs) begin(ctx context.Context, repo *gitwork.Repo) error {
 type runner struct {
 	opt     *Options
 	in      *Inputs
+	id      string        // of the run
+	parent  string        // that it is a fork of, "" if it is none
 	merging chan struct{} // holds a value while a task is merged
 
 	mu   sync.Mutex
 	repo *gitwork.Repo
+	tree *gitwork.Tree // of the run
 }
 
 func newRunner(opt *Options, in *Inputs) *runner {
@@ -273,17 +289,35 @@ func (r *runner) repository(ctx context.Context) (*gitwork.Repo, error) {
 	return r.repo, err
 }
 
-// trunk opens the worktree of the run. A fork of another run begins with the result of that.
+// trunk opens the worktree of the run, again if somebody has removed it. A fork begins with what its parent came to, or else the run that the parent was
+// a fork of.
 func (r *runner) trunk(ctx context.Context, s *state, run string) (*gitwork.Tree, error) {
 	repo, err := r.repository(ctx)
 	if err != nil {
 		return nil, err
 	}
-	from := r.in.Commit
-	if s.Run != "" && s.Run != run {
-		from = gitwork.Branch(s.Run, "")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tree != nil {
+		if _, err := os.Stat(r.tree.Path); err == nil {
+			return r.tree, nil
+		}
 	}
-	return repo.Tree(ctx, run, "", from)
+	from := r.in.Commit
+	if s.forked(run) {
+		for _, before := range []string{r.parent + strings.TrimPrefix(run, r.id), s.Run} {
+			last, err := repo.Last(ctx, before, []string{"Superstep-Run: " + before, "Superstep-Attempt: merge"}, r.in.Commit)
+			if err != nil {
+				return nil, err
+			}
+			if last != "" {
+				from = last
+				break
+			}
+		}
+	}
+	r.tree, err = repo.Tree(ctx, run, "", from)
+	return r.tree, err
 }
 
 // reviewers returns what the reviewers look for.

@@ -98,7 +98,7 @@ func (r *runner) review(ctx context.Context, t *graph.Task, s state) (u update, 
 	var prompt strings.Builder
 	accepted := s.Plan.Acceptance
 	if len(accepted) == 0 {
-		accepted = []string{r.in.Prompt}
+		accepted = []string{r.in.work()}
 	}
 	prompt.WriteString("Acceptance criteria:\n")
 	for _, text := range accepted {

@@ -166,6 +166,9 @@ func (r *runner) next(s state) []graph.Send {
 	return out
 }
 
+// forked reports whether the run with these branches began as a fork.
+func (s *state) forked(run string) bool { return s.Run != "" && s.Run != run }
+
 func (s *state) result(id string) *result {
 	if i := slices.IndexFunc(s.Results, func(o result) bool { return o.ID == id }); i >= 0 {
 		return &s.Results[i]

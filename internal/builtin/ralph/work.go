@@ -62,7 +62,10 @@ func (r *runner) work(ctx context.Context, t *graph.Task, s state) (u update, er
 	if err := t.Emit(ctx, "tasks", list); err != nil {
 		return u, err
 	}
-	flow, begin, err := r.tasks(&s, s.name(t))
+	run := s.name(t)
+	flow, begin, err := s.graph(run, func(ctx context.Context, t *graph.Task, p plan.Task, d done) (result, error) {
+		return r.task(ctx, t, &s, run, p, d)
+	})
 	if err != nil {
 		return u, err
 	}
@@ -72,6 +75,11 @@ func (r *runner) work(ctx context.Context, t *graph.Task, s state) (u update, er
 	final, err := flow.Run(ctx, begin, o)
 	if err != nil {
 		return u, err
+	}
+	if s.forked(run) {
+		if err := t.Scope().Afresh(func() error { return r.complete(ctx, &s, run, final) }); err != nil {
+			return u, err
+		}
 	}
 	for _, p := range s.Tasks {
 		if res, new := final[p.ID]; new && s.result(p.ID) == nil {
@@ -84,8 +92,26 @@ func (r *runner) work(ctx context.Context, t *graph.Task, s state) (u update, er
 	return u, nil
 }
 
-// tasks compiles the open tasks to a graph. The first state has the results of the others.
-func (r *runner) tasks(s *state, run string) (*graph.Flow[done, result], done, error) {
+// complete fails if the branch of a fork lacks work that was merged before, for its commits are gone.
+func (r *runner) complete(ctx context.Context, s *state, run string, all done) error {
+	tree, err := r.trunk(ctx, s, run)
+	if err != nil {
+		return err
+	}
+	for _, p := range s.Tasks {
+		sha := all[p.ID].Merged
+		if sha == "" {
+			continue
+		}
+		if in, err := r.repo.Merged(ctx, sha, tree.Branch); err != nil || !in {
+			return errors.Join(err, fmt.Errorf("task %s was merged as %s by a run before this one, and %s has no such commit: bring it back with `git merge %s` there", p.ID, sha, tree.Branch, sha))
+		}
+	}
+	return nil
+}
+
+// graph compiles the open tasks to a graph whose nodes call do. The first state has the results of the others.
+func (s *state) graph(run string, do func(context.Context, *graph.Task, plan.Task, done) (result, error)) (*graph.Flow[done, result], done, error) {
 	g := graph.New("tasks", merged)
 	begin, leaf := done{}, map[string]bool{}
 	for _, res := range s.Results {
@@ -104,7 +130,7 @@ func (r *runner) tasks(s *state, run string) (*graph.Flow[done, result], done, e
 			Instead: func(_ done, err error) result {
 				return result{ID: p.ID, Title: p.Title, Status: plan.Failed, Error: err.Error(), Branch: gitwork.Branch(run, p.ID)}
 			},
-			Run: func(ctx context.Context, t *graph.Task, d done) (result, error) { return r.task(ctx, t, s, run, p, d) },
+			Run: func(ctx context.Context, t *graph.Task, d done) (result, error) { return do(ctx, t, p, d) },
 		}
 		for _, b := range p.BlockedBy {
 			if _, ended := begin[b]; !ended {
