@@ -86,7 +86,7 @@ type checkpoint[V, E, M any] struct {
 	Next       int                        `json:"next,omitempty"` // how many supersteps until the next checkpoint
 	Data       packed[V, E, M]            `json:"data"`
 
-	err error `json:"-"` // why Data could not be merged
+	Err error `json:"-"` // why Data could not be merged
 }
 
 // merge is the reducer.
@@ -96,11 +96,11 @@ func (c checkpoint[V, E, M]) merge(u checkpoint[V, E, M]) checkpoint[V, E, M] {
 		was = new(vertex.Snapshot[V, E, M])
 	}
 	if u.Data.snapshot == nil {
-		u.err = errors.New("a checkpoint has no data")
+		u.Err = errors.New("a checkpoint has no data")
 		return u
 	}
 	whole, err := was.Merge(u.Data.snapshot)
-	if u.err = err; whole != u.Data.snapshot {
+	if u.Err = err; whole != u.Data.snapshot {
 		u.Data = packed[V, E, M]{snapshot: whole}
 	}
 	return u
@@ -137,8 +137,8 @@ func (c *computing[V, E, M, Out]) flow(name string) (*graph.Flow[checkpoint[V, E
 
 // restore makes run the run at a checkpoint, unless it is there.
 func (c *computing[V, E, M, Out]) restore(s *checkpoint[V, E, M]) (err error) {
-	if s.err != nil || c.run != nil {
-		return s.err
+	if s.Err != nil || c.run != nil {
+		return s.Err
 	}
 	if c.of, err = c.load(); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (c *computing[V, E, M, Out]) begin(steps int) {
 // discard waits for supersteps that nobody needs any more.
 func (c *computing[V, E, M, Out]) discard() {
 	if c.under != nil {
-		<-c.under
+		_ = <-c.under
 	}
 	c.under, c.run = nil, nil
 }
