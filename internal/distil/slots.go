@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A slot is a part of the user's prompt that recurs in the prompts of agents.
@@ -12,13 +13,15 @@ type slot struct{ name, text string }
 // maxSlots is the largest number of slots.
 const maxSlots = 4
 
-var inQuotes = regexp.MustCompile("\"([^\"\n]{2,200})\"|“([^”\n]{2,200})”|«([^»\n]{2,200})»|‘([^’\n]{2,200})’|`([^`\n]{2,200})`")
+var inQuotes = sync.OnceValue(func() *regexp.Regexp { // it takes as long as the rest of the start of a program
+	return regexp.MustCompile("\"([^\"\n]{2,200})\"|“([^”\n]{2,200})”|«([^»\n]{2,200})»|‘([^’\n]{2,200})’|`([^`\n]{2,200})`")
+})
 
 // findSlots finds the slots of a prompt in the texts of steps: quoted texts, paths and addresses, and
 // the longest phrases shared by several texts.
 func findSlots(prompt string, texts []string) []slot {
 	f := &slotFinder{prompt: prompt, texts: texts}
-	for _, m := range inQuotes.FindAllStringSubmatchIndex(prompt, -1) {
+	for _, m := range inQuotes().FindAllStringSubmatchIndex(prompt, -1) {
 		for g := 2; g < len(m); g += 2 {
 			if m[g] >= 0 && f.times(prompt[m[g]:m[g+1]]) > 0 {
 				f.take("topic", m[g], m[g+1])
