@@ -172,7 +172,7 @@ func (c *computing[V, E, M, Out]) begin(steps int) {
 // discard waits for supersteps that nobody needs any more.
 func (c *computing[V, E, M, Out]) discard() {
 	if c.under != nil {
-		_ = <-c.under
+		<-c.under //nolint:errcheck // nobody needs its outcome
 	}
 	c.under, c.run = nil, nil
 }
