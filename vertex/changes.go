@@ -27,7 +27,6 @@ func (r *Run[V, E, M]) Changes() (*Snapshot[V, E, M], error) {
 			last.set.add(w, r.active.words()[w])
 		}
 	}
-	var changed []int32
 	if last == nil || last.all {
 		return r.Snapshot()
 	}
