@@ -165,9 +165,9 @@ func scheduleSpan(t *testing.T, rnd *rand.Rand, w *workflow.Workflow, from strin
 		p.ahead = 0
 		p.store.dies(-10)
 	}
-	for range 3 {
+	for range 3 { // past what a clock ahead of the others has started
 		time.Sleep(100 * time.Millisecond)
-		truth.advance(2 * time.Hour)
+		truth.advance(9 * time.Hour)
 		turn()
 	}
 	all, err := workers[0].e.Schedules(t.Context())
@@ -178,7 +178,7 @@ func scheduleSpan(t *testing.T, rnd *rand.Rand, w *workflow.Workflow, from strin
 	for _, s := range all {
 		first := s
 		first.Decided = s.Created
-		ticks := first.Upcoming(13)
+		ticks := first.Upcoming(15)
 		ticks = ticks[:slices.IndexFunc(ticks, func(at time.Time) bool { return at.After(s.Decided) })]
 		for _, at := range ticks {
 			want[s.ID+"-"+at.UTC().Format("20060102t150405z")] = true

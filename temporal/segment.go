@@ -153,8 +153,8 @@ func (h *host) follow(ctx context.Context, r *superstep.Run, begun <-chan struct
 			return time.Time{}
 		case <-activity.GetWorkerStopChannel(ctx):
 			grace, cancel := context.WithTimeout(ctx, h.Grace)
-			defer cancel()
 			r.Stop(grace)
+			cancel()
 			return time.Time{}
 		case <-begun:
 			time.Sleep(tellAfter)

@@ -404,6 +404,11 @@ func serveKilled(t *testing.T, s *mcpServed) {
 	if fault != "" {
 		t.Fatal(fault)
 	}
+	t.Cleanup(func() { // its process writes to the folder of the test to the last
+		for until := time.Now().Add(30 * time.Second); s.processes(out.Run) != "" && time.Now().Before(until); {
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
 	if err := server.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -125,13 +125,19 @@ func work(ctx context.Context, f *flags, notes io.Writer) error {
 		return fmt.Errorf("temporal at %s: %w", f.HostPort, err)
 	}
 	defer c.Close()
+	var workers []worker.Worker
+	defer func() {
+		for _, w := range workers {
+			w.Stop()
+		}
+	}()
 	for _, queue := range queues {
 		w := worker.New(c, queue, worker.Options{WorkerStopTimeout: f.grace + 5*time.Second})
 		temporal.Register(w, e, &temporal.Options{Grace: f.grace})
 		if err := w.Start(); err != nil {
 			return err
 		}
-		defer w.Stop()
+		workers = append(workers, w)
 	}
 	note("worker of the queues " + strings.Join(queues, ", ") + "; Ctrl-C stops it")
 	<-ctx.Done()
