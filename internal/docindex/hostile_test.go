@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/superstep-dev/superstep/internal/faults"
 )
 
 // TestHostile holds that no file, however made, takes long to index and search or much memory.
@@ -46,7 +48,7 @@ func TestHostile(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		took, mb := time.Since(began), (after.TotalAlloc-before.TotalAlloc)/1e6
 		t.Logf("%s: %v, %d MB allocated", name, took, mb)
-		if most := 10 * time.Second; took > most && !raced || mb > 500 {
+		if most := 10 * time.Second; took > most && !faults.Raced || mb > 500 {
 			t.Errorf("%s: %v, %d MB allocated; want at most %v and 500 MB", name, took, mb, most)
 		}
 	}
