@@ -61,7 +61,7 @@ func TestIdleWorker(t *testing.T) {
 		for ask("SELECT count(*) FROM pg_stat_activity WHERE datname = '"+name+"'") > 0 { // a connection that has ended has counted all it did
 			time.Sleep(time.Millisecond)
 		}
-		return ask("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = '"+name+"'")
+		return ask("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = '" + name + "'")
 	}
 	tables := counted(0)
 	one := counted(1) - tables
