@@ -342,3 +342,40 @@ func TestReleased(t *testing.T) {
 		})
 	}
 }
+
+// slowToList takes two seconds to list all runs that wait.
+type slowToList struct{ runlog.Store }
+
+func (s slowToList) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, error) {
+	if f != nil && len(f.Status) == 3 && f.ID == "" {
+		time.Sleep(2 * time.Second)
+	}
+	return s.Store.Runs(ctx, f)
+}
+
+// A run whose worker crashed before it began it is still queued, below newer ones. Another worker finds it soon after the hold has ended.
+func TestTakenButNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := slowToList{runlog.NewMemory(nil)}
+		e := engine(t, store, named(t, "job", func(context.Context, string) error { return nil }))
+		begin := time.Now()
+		enqueue(t, e, "job", "x", &superstep.StartOptions{ID: "old"})
+		for n := range 100 {
+			time.Sleep(time.Millisecond)
+			enqueue(t, e, "job", "x", &superstep.StartOptions{ID: fmt.Sprint("n", n), Queue: &runlog.Queue{NotBefore: begin.Add(time.Hour)}})
+		}
+		if _, _, err := store.Acquire(t.Context(), "old", nil); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var after time.Duration
+		if err := e.Serve(ctx, &superstep.RecoverOptions{Taken: func(string) { after = time.Since(begin); stop() }}); err != nil {
+			t.Fatal(err)
+		}
+		if after < 15*time.Second || after > 22*time.Second {
+			t.Errorf("it was taken after %s, want 15 to 22 seconds", after)
+		}
+		e.Close()
+	})
+}

@@ -19,7 +19,7 @@ import (
 type RecoverOptions struct {
 	Runs    int                                           // executed by the engine at once, before it takes up no more; defaults to 32
 	Place   []string                                      // the labels of this worker; it takes only queued runs that need no other
-	Every   time.Duration                                 // of Serve: between two looks for interrupted runs; defaults to 5 s
+	Every   time.Duration                                 // of Serve: between two looks for interrupted runs; defaults to 3 s
 	Grace   time.Duration                                 // of Serve: how long running tasks may go on once ctx has ended; defaults to 0
 	Answer  Answering                                     // see StartOptions; defaults to leaving every question open
 	Observe func(id string, rec runlog.Record, err error) // see StartOptions, of every run that is resumed; defaults to nothing
@@ -135,7 +135,7 @@ func (e *Engine) takeOne(ctx, within context.Context, w *waitlist.Run, o *Recove
 		e.list.Block(w, e.opt.Now().Add(lookEvery/4+rand.N(lookEvery)))
 	case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*runlog.NotFoundError)),
 		errors.As(err, new(*runlog.QuarantinedError)), errors.Is(err, errTaken), errors.Is(err, runlog.ErrFenced):
-		e.list.Lost() // another process was first
+		e.list.Lost(id) // another process was first
 	case ctx.Err() != nil:
 	case errors.Is(err, ErrClosed):
 		return nil, err
@@ -391,10 +391,8 @@ func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, 
 			*all, *old = now.Add(max(o.Every, 20*took)), now.Add(o.Every)
 		}
 	case !now.Before(*old):
-		var left []runlog.Info
-		left, err = e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.WaitingStorage}})
-		e.note(left)
-		*old = now.Add(o.Every)
+		err = e.lookLeft(ctx)
+		*old = now.Add(max(o.Every, 5*time.Since(now))) // a store without an index of them reads all of its runs
 	case !e.busy(o.Runs):
 		err = e.lookNew(ctx)
 	}
@@ -406,6 +404,20 @@ func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, 
 		soonest = e.opt.Now() // there may be more
 	}
 	return taken, soonest, err
+}
+
+// lookLeft lists the runs whose process crashed: interrupted ones, and those that it had taken but not begun. The caller holds taking.
+func (e *Engine) lookLeft(ctx context.Context) error {
+	left, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.WaitingStorage}})
+	e.note(left)
+	for _, id := range e.list.Held() {
+		if err != nil {
+			return err
+		}
+		left, err = e.store.Runs(ctx, &runlog.Filter{ID: id, Status: []runlog.Status{runlog.Queued, runlog.Interrupted, runlog.WaitingStorage}})
+		e.note(left)
+	}
+	return err
 }
 
 // lookNew lists the newest queued runs, as many as are not known. The caller holds taking.
@@ -427,7 +439,7 @@ func (opt *RecoverOptions) settled() RecoverOptions {
 		o.Runs = 32
 	}
 	if o.Every <= 0 {
-		o.Every = 5 * time.Second
+		o.Every = 3 * time.Second
 	}
 	if o.Skipped == nil {
 		o.Skipped = func(string, error) {}
