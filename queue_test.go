@@ -379,3 +379,53 @@ func TestTakenButNotBegun(t *testing.T) {
 		e.Close()
 	})
 }
+
+// A worker that cannot execute one run says so of that run, not of all runs of its workflow, and no longer once that run has ended.
+func TestSkipsOneRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := runlog.NewMemory(nil)
+		for _, version := range []string{"2", "1"} {
+			if _, err := engine(t, store, versioned(t, version)).Enqueue(t.Context(), "versioned", nil, &superstep.StartOptions{ID: "v-" + version}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e, err := superstep.New(store, &superstep.Options{Restore: func(_ string, raw json.RawMessage) (*workflow.Workflow, error) {
+			if string(raw) == `"2"` {
+				return nil, errors.New("it is newer")
+			}
+			return restored(t, raw)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		ctx, stop := context.WithCancel(t.Context())
+		var served sync.WaitGroup
+		served.Go(func() {
+			if err := e.Serve(ctx, nil); err != nil {
+				t.Error(err)
+			}
+		})
+		lacking := func(id string) bool {
+			workers, err := unlisted.Workers(t.Context(), store)
+			if err != nil || len(workers) != 1 {
+				t.Fatal(workers, err)
+			}
+			_, why := unlisted.Lacking(workers, id, "versioned", nil)
+			return why != ""
+		}
+		time.Sleep(10 * time.Second)
+		if !lacking("v-2") || lacking("v-1") || info(t, e, "v-1").Status != runlog.Paused {
+			t.Errorf("v-2 has a worker: %t, v-1: %t and is %s", !lacking("v-2"), !lacking("v-1"), info(t, e, "v-1").Status)
+		}
+		if err := e.Cancel(t.Context(), "v-2"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if lacking("v-2") {
+			t.Error("a run that was cancelled is still named")
+		}
+		stop()
+		served.Wait()
+	})
+}

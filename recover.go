@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/internal/waitlist"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
 )
 
 // RecoverOptions are the settings of Recover and Serve. Nil means the defaults.
@@ -68,6 +70,11 @@ func (e *Engine) lookAll(ctx context.Context) error {
 	}
 	e.list.Reset()
 	e.note(left)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.skips, func(what, _ string) bool { // of runs that have ended elsewhere
+		return strings.HasPrefix(what, unlisted.SkippedRun("")) && !slices.ContainsFunc(left, func(i runlog.Info) bool { return unlisted.SkippedRun(i.ID) == what })
+	})
 	return nil
 }
 
@@ -104,10 +111,18 @@ func (e *Engine) take(ctx, within context.Context, o *RecoverOptions, until time
 // takeOne takes a run, and returns nil if it cannot be taken now. The error is ErrClosed.
 func (e *Engine) takeOne(ctx, within context.Context, w *waitlist.Run, o *RecoverOptions) (*Run, error) {
 	id := w.Info.ID
-	if err := e.has(ctx, &w.Info); err != nil {
+	if err := e.has(ctx, &w.Info); errors.As(err, new(*unreadError)) {
+		e.putOff(id, o)
+		o.Failed(id, err)
+		return nil, nil
+	} else if err != nil {
 		e.pass(id, err, o)
-		if !errors.As(err, new(*UntrustedError)) {
+		switch {
+		case errors.As(err, new(*UntrustedError)):
+		case errors.As(err, new(*workflow.UnknownError)):
 			e.skip(w.Info.Workflow, err.Error())
+		default:
+			e.skip(unlisted.SkippedRun(id), err.Error())
 		}
 		return nil, nil
 	}
@@ -161,12 +176,18 @@ func (e *Engine) has(ctx context.Context, info *runlog.Info) error {
 		return err
 	}
 	started, serr := e.started(ctx, info.ID)
-	if serr != nil || started.Pinned == nil {
+	if serr != nil {
+		return &unreadError{serr}
+	}
+	if started.Pinned == nil {
 		return err
 	}
 	_, err = e.opt.Restore(started.Workflow, started.Pinned)
 	return err
 }
+
+// An unreadError reports that it is not known whether a run can be executed here.
+type unreadError struct{ error }
 
 // later notes when to retry a run that could not continue.
 type later struct {
@@ -214,15 +235,15 @@ func (e *Engine) announce(ctx context.Context, place []string) {
 	}
 }
 
-// skip notes why this worker cannot execute runs of a workflow, "" if it can.
-func (e *Engine) skip(workflow, why string) {
+// skip notes why this worker cannot execute a run or those of a workflow, see unlisted.Worker, "" if it can.
+func (e *Engine) skip(what, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.skips[workflow] == why {
+	if e.skips[what] == why {
 		return
 	}
-	if e.skips[workflow] = why; why == "" {
-		delete(e.skips, workflow)
+	if e.skips[what] = why; why == "" {
+		delete(e.skips, what)
 	}
 	select {
 	case e.skipped <- struct{}{}:
@@ -259,6 +280,7 @@ func (e *Engine) ended(ctx context.Context, id string, out *Outcome, o *RecoverO
 	switch {
 	case errors.As(out.Err, new(*graph.ChangedError)):
 		e.pass(id, out.Err, o)
+		e.skip(unlisted.SkippedRun(id), out.Err.Error())
 	case (out.Status == runlog.Interrupted || out.Status == runlog.WaitingStorage) && ctx.Err() == nil:
 		e.putOff(id, o)
 	default:
