@@ -42,7 +42,7 @@ func (h *Host) unservedBy(workers []unlisted.Worker, info *runlog.Info, now time
 	case len(q.Place) == 0 && len(workers) == 0:
 		return &unserved{"no worker is running", "worker"}
 	}
-	labels, why := unlisted.Lacking(workers, info.Workflow, q.Place)
+	labels, why := unlisted.Lacking(workers, info.ID, info.Workflow, q.Place)
 	if why != "" {
 		return &unserved{fmt.Sprintf("no worker has workflow %s as this run needs it (%s)", transcript.Line(info.Workflow), transcript.Line(why)), "worker"}
 	}

@@ -4,6 +4,7 @@ package crash_test
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,4 +70,46 @@ func TestIdleWorker(t *testing.T) {
 	if minute := two - one; minute < 60 || minute > 5*60 { // without what begins and ends a worker
 		t.Errorf("a minute has %d transactions, want 60 to 300 (one minute: %d, two: %d)", minute, one, two)
 	}
+}
+
+// Redis reports a queued run to a worker that waits. In a bubble no time passes while the worker reads from its subscription, so its next look never comes.
+func TestRedisReportsQueuedRuns(t *testing.T) {
+	url := backends()[3].open(t).url
+	late := make(chan struct{}) // after a real minute
+	defer time.AfterFunc(time.Minute, func() { close(late) }).Stop()
+	synctest.Test(t, func(t *testing.T) {
+		store, err := crash.Open(t.Context(), url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		flows, err := poolWorkflows(func(string, string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := superstep.New(store, &superstep.Options{Workflows: flows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		ctx, stop := context.WithCancel(t.Context())
+		taken, over := make(chan struct{}), make(chan error)
+		go func() {
+			over <- e.Serve(ctx, &superstep.RecoverOptions{Taken: func(string) { taken <- struct{}{} }})
+		}()
+		for n := range 3 { // the first one may be found by the worker's first look
+			if _, err := e.Enqueue(t.Context(), poolNames[0], json.RawMessage(`{"id":"x"}`), nil); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-taken:
+			case <-late:
+				t.Errorf("run %d was not taken", n)
+			}
+		}
+		stop()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	})
 }

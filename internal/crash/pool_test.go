@@ -84,7 +84,7 @@ func (w *worker) serve(ctx context.Context) error {
 			}
 		}
 	}()
-	return e.Serve(ctx, &superstep.RecoverOptions{Runs: 16, Every: min(w.lease, 5*time.Second), Failed: func(id string, err error) { w.say("failed %s %v", id, err) }})
+	return e.Serve(ctx, &superstep.RecoverOptions{Runs: 16, Every: min(w.lease, 3*time.Second), Failed: func(id string, err error) { w.say("failed %s %v", id, err) }})
 }
 
 // A pool is three workers of one store, and what they say.
