@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,13 +187,20 @@ func TestCrashInRateLimit(t *testing.T) {
 
 // A board is what agents know of rate limits together.
 type board struct {
+	mu    sync.Mutex
 	until time.Time
 	noted []string
 }
 
-func (b *board) Until(context.Context, string) time.Time { return b.until }
+func (b *board) Until(context.Context, string) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.until
+}
 
 func (b *board) Note(_ context.Context, model string, until time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.until, b.noted = until, append(b.noted, model)
 	return nil
 }
@@ -215,17 +223,19 @@ func TestRateLimitIsShared(t *testing.T) {
 			}
 			return store
 		}
-		go run(first)
+		var others sync.WaitGroup
+		others.Go(func() { run(first) })
 		time.Sleep(time.Minute)
 		second := lines("ok")
 		store := run(second)
-		if got := time.Since(start); got != 10*time.Minute || len(second.Requests()) != 1 || len(b.noted) != 1 || b.noted[0] != "acme/m1" {
+		got := time.Since(start)
+		others.Wait()
+		if got != 10*time.Minute || len(second.Requests()) != 1 || len(b.noted) != 1 || b.noted[0] != "acme/m1" {
 			t.Errorf("after %v it has called %d times; noted are %v", got, len(second.Requests()), b.noted)
 		}
 		if _, events := asked(t, store); len(events) == 0 || !strings.HasPrefix(events[0], `note {"text":"rate limited by acme until `) {
 			t.Errorf("noted %q", events)
 		}
-		synctest.Wait()
 		b.until = time.Now().Add(time.Hour) // which nobody has to wait for who has the answer
 		j := openJournal(t, store, false)
 		a := &agent.Agent{Name: "tester", Model: second, Clock: clock(), RateLimits: b}
