@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
 	sdk "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
@@ -53,18 +55,25 @@ type flags struct {
 
 // run returns the exit code: 2 for mistakes in the arguments, 1 for all others.
 func run(ctx context.Context, args []string, out, notes io.Writer) int {
-	f := flags{out: out, notes: notes}
+	o, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		fmt.Fprintln(notes, "error: Temporal's configuration:", err)
+		return 1
+	}
+	o.HostPort, o.Namespace = cmp.Or(o.HostPort, "127.0.0.1:7233"), cmp.Or(o.Namespace, "default")
+	f := flags{Options: o, out: out, notes: notes}
 	begun := false
 	root := &cobra.Command{
 		Use: "superstep-temporal", Short: "Execute Superstep's workflows under Temporal", SilenceUsage: true, SilenceErrors: true,
 		Long: `Execute Superstep's workflows under Temporal
 
 The store, the models and the project are those of superstep: its configuration, the folder and the
-variables SUPERSTEP_*.`,
+variables SUPERSTEP_*. The connection is that of temporal: its configuration and the variables TEMPORAL_*,
+such as TEMPORAL_ADDRESS, TEMPORAL_API_KEY and TEMPORAL_TLS.`,
 		PersistentPreRun: func(*cobra.Command, []string) { begun = true },
 	}
-	root.PersistentFlags().StringVar(&f.HostPort, "address", "127.0.0.1:7233", "the `HOST:PORT` of Temporal")
-	root.PersistentFlags().StringVar(&f.Namespace, "namespace", "default", "the `NAME` of Temporal's namespace")
+	root.PersistentFlags().StringVar(&f.HostPort, "address", f.HostPort, "the `HOST:PORT` of Temporal")
+	root.PersistentFlags().StringVar(&f.Namespace, "namespace", f.Namespace, "the `NAME` of Temporal's namespace")
 	work := &cobra.Command{
 		Use: "worker", Short: "Execute runs until stopped", Args: cobra.NoArgs,
 		Example: "  superstep-temporal worker --address temporal:7233\n  superstep-temporal worker --place gpu,acp\n  superstep-temporal worker --single     with a store of this machine",

@@ -16,6 +16,7 @@ func TestMistakes(t *testing.T) {
 		t.Setenv(name, home)
 	}
 	t.Setenv("SUPERSTEP_STORE", "")
+	t.Setenv("TEMPORAL_ADDRESS", "127.0.0.1:2")
 	t.Chdir(t.TempDir())
 	for _, c := range []struct {
 		args string
@@ -30,6 +31,7 @@ func TestMistakes(t *testing.T) {
 		{"worker", 1, "--single"},
 		{"worker --place GPU", 1, "GPU"},
 		{"worker --single --address 127.0.0.1:1", 1, "no Temporal answers at 127.0.0.1:1"},
+		{"worker --single", 1, "no Temporal answers at 127.0.0.1:2"},
 		{"start reserch", 1, `did you mean "research"?`},
 	} {
 		var out bytes.Buffer
