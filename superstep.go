@@ -345,6 +345,7 @@ type ResumeOptions struct {
 	Supervised bool
 
 	recovers bool           // a worker takes it: what stands in the way leaves the run as it was
+	adopted  bool           // its parent executes here
 	ended    func(*Outcome) // called when the execution has ended
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -348,8 +349,23 @@ type world struct {
 	store  *runlogtest.Mortal
 	budget *runlog.Budget
 	deeds
-	lives int
-	death death
+	lives   int
+	process *process // of this life
+	death   death
+}
+
+// A process is the store of one process, which acquires nothing after the next one has begun.
+type process struct {
+	*runlogtest.Mortal
+	over atomic.Bool
+}
+
+// Acquire implements runlog.Store.
+func (p *process) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
+	if p.over.Load() {
+		return nil, runlog.Info{}, runlogtest.ErrCrash
+	}
+	return p.Mortal.Acquire(ctx, id, opt)
 }
 
 func begin(t *testing.T, h Host) *world {
@@ -363,9 +379,11 @@ func begin(t *testing.T, h Host) *world {
 // live begins a process with a version of the workflows, in the place of one that has died.
 func (w *world) live(version int) {
 	if w.lives++; w.lives > 1 {
+		w.process.over.Store(true)
 		w.store.Revive()
 	}
-	e, err := superstep.New(w.store, &superstep.Options{Workflows: w.workflows(w.t, version), Failpoint: w.reach})
+	w.process = &process{Mortal: w.store}
+	e, err := superstep.New(w.process, &superstep.Options{Workflows: w.workflows(w.t, version), Failpoint: w.reach})
 	if err != nil {
 		w.t.Fatal(err)
 	}
