@@ -536,12 +536,13 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 	}
 	j, err := e.open(ctx, id, &journal.Options{Quarantined: true})
 	if _, busy := errors.AsType[*runlog.BusyError](err); busy {
+		err := e.store.RequestCancel(ctx, id) // first, for whoever resumes it if this process dies
 		if r := e.executing(id); r != nil {
 			r.stop(journal.ErrCancelRequested)
-			return nil
+		} else {
+			e.poke(ctx, id)
 		}
-		defer e.poke(ctx, id)
-		return e.store.RequestCancel(ctx, id)
+		return err
 	}
 	if err != nil {
 		return err

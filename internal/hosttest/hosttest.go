@@ -400,6 +400,9 @@ func (w *world) start(id, name string, in input) {
 	if err == nil {
 		err = w.host.Start(w.t.Context(), id, name, raw, w.budget)
 	}
+	if w.lives > 1 && errors.As(err, new(*runlog.EndedError)) {
+		return // it was cancelled when a process died
+	}
 	if err != nil && !w.store.Dead() {
 		w.t.Fatal(err)
 	}

@@ -122,7 +122,7 @@ func (w *world) take(c *course) {
 	}
 	w.start("r", c.workflow, c.in)
 	var told <-chan error // the outcome of telling it, while that is under way
-	heard := c.told == nil
+	heard, times := c.told == nil, 0
 	for end := time.Now().Add(time.Minute); ; w.pause() {
 		i, ok := w.look("r")
 		switch {
@@ -130,7 +130,7 @@ func (w *world) take(c *course) {
 			w.live(1)
 			w.start("r", c.workflow, c.in) // it may have begun or not
 		case ok && i.Status.Ended() && i.Owner == "":
-			w.verify(c, &i)
+			w.verify(c, &i, times)
 			return
 		case time.Now().After(end):
 			for _, i := range w.family() {
@@ -146,6 +146,7 @@ func (w *world) take(c *course) {
 		}
 		if told == nil && !heard && len(w.enter) > 0 {
 			told = w.telling("r", c.told)
+			times++
 		}
 		if (c.told == nil || !c.told.Cancel) && len(w.enter) > 0 && (heard || w.hasMail("r")) {
 			select {
@@ -178,18 +179,27 @@ func (w *world) react(c *course) {
 }
 
 // verify checks the end of a run, and that nothing happened twice in it and its child runs.
-func (w *world) verify(c *course, i *runlog.Info) {
+func (w *world) verify(c *course, i *runlog.Info, told int) {
 	want := runlog.Completed
 	if c.output == "" {
 		want = runlog.Cancelled
 	}
-	if got := w.output("r"); i.Status != want || got != c.output {
+	got := w.output("r")
+	if told > 1 { // the user repeats what a process heard that died before it said so
+		got = strings.ReplaceAll(got, "now now", "now")
+	}
+	if i.Status != want || got != c.output {
 		w.t.Errorf("it is %s, %s; want %s, %s", i.Status, got, want, c.output)
 	}
 	for end := time.Now().Add(time.Minute); slices.ContainsFunc(w.family(), func(i runlog.Info) bool { return !i.Status.Ended() }); w.pause() {
 		if w.store.Dead() {
 			w.live(1)
 			w.start("r", c.workflow, c.in)
+		}
+		if _, alone := w.host.(*inProcess); alone { // without a worker they stay interrupted, and are cancelled when somebody resumes them
+			for _, i := range w.family() {
+				_ = w.try(i.ID, &Message{Resume: true})
+			}
 		}
 		if time.Now().After(end) {
 			w.t.Errorf("a child run outlives its parent: %+v", w.family())
