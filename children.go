@@ -431,7 +431,9 @@ func (e *Engine) room() bool {
 
 // adopt executes a child of a run that executes here.
 func (e *Engine) adopt(r *Run, info *runlog.Info) {
-	if err := e.has(r.outer, info); err != nil {
+	if err := e.has(r.outer, info); errors.As(err, new(*unreadError)) {
+		return // the next look tries again
+	} else if err != nil {
 		e.setLater(info.ID, later{never: true})
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/hook"
 	"github.com/superstep-dev/superstep/internal/live"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/rundir"
@@ -401,7 +402,7 @@ func (e *Engine) within(ctx context.Context, j *journal.Journal, w *workflow.Wor
 	})
 	defer timer.Wait()
 	defer stop(nil)
-	res, err := runWorkflow(ctx, w, exec)
+	res, err := runWorkflow(hook.With(ctx, e.opt.Hooks...), w, exec)
 	if short, ok := errors.AsType[*runlog.BudgetError](context.Cause(ctx)); ok && err != nil {
 		return res, short
 	}

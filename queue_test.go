@@ -342,3 +342,90 @@ func TestReleased(t *testing.T) {
 		})
 	}
 }
+
+// slowToList takes two seconds to list all runs that wait.
+type slowToList struct{ runlog.Store }
+
+func (s slowToList) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, error) {
+	if f != nil && len(f.Status) == 3 && f.ID == "" {
+		time.Sleep(2 * time.Second)
+	}
+	return s.Store.Runs(ctx, f)
+}
+
+// A run whose worker crashed before it began it is still queued, below newer ones. Another worker finds it soon after the hold has ended.
+func TestTakenButNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := slowToList{runlog.NewMemory(nil)}
+		e := engine(t, store, named(t, "job", func(context.Context, string) error { return nil }))
+		begin := time.Now()
+		enqueue(t, e, "job", "x", &superstep.StartOptions{ID: "old"})
+		for n := range 100 {
+			time.Sleep(time.Millisecond)
+			enqueue(t, e, "job", "x", &superstep.StartOptions{ID: fmt.Sprint("n", n), Queue: &runlog.Queue{NotBefore: begin.Add(time.Hour)}})
+		}
+		if _, _, err := store.Acquire(t.Context(), "old", nil); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var after time.Duration
+		if err := e.Serve(ctx, &superstep.RecoverOptions{Taken: func(string) { after = time.Since(begin); stop() }}); err != nil {
+			t.Fatal(err)
+		}
+		if after < 15*time.Second || after > 22*time.Second {
+			t.Errorf("it was taken after %s, want 15 to 22 seconds", after)
+		}
+		e.Close()
+	})
+}
+
+// A worker that cannot execute one run says so of that run, not of all runs of its workflow, and no longer once that run has ended.
+func TestSkipsOneRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := runlog.NewMemory(nil)
+		for _, version := range []string{"2", "1"} {
+			if _, err := engine(t, store, versioned(t, version)).Enqueue(t.Context(), "versioned", nil, &superstep.StartOptions{ID: "v-" + version}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e, err := superstep.New(store, &superstep.Options{Restore: func(_ string, raw json.RawMessage) (*workflow.Workflow, error) {
+			if string(raw) == `"2"` {
+				return nil, errors.New("it is newer")
+			}
+			return restored(t, raw)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		ctx, stop := context.WithCancel(t.Context())
+		var served sync.WaitGroup
+		served.Go(func() {
+			if err := e.Serve(ctx, nil); err != nil {
+				t.Error(err)
+			}
+		})
+		lacking := func(id string) bool {
+			workers, err := unlisted.Workers(t.Context(), store)
+			if err != nil || len(workers) != 1 {
+				t.Fatal(workers, err)
+			}
+			_, why := unlisted.Lacking(workers, id, "versioned", nil)
+			return why != ""
+		}
+		time.Sleep(10 * time.Second)
+		if !lacking("v-2") || lacking("v-1") || info(t, e, "v-1").Status != runlog.Paused {
+			t.Errorf("v-2 has a worker: %t, v-1: %t and is %s", !lacking("v-2"), !lacking("v-1"), info(t, e, "v-1").Status)
+		}
+		if err := e.Cancel(t.Context(), "v-2"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if lacking("v-2") {
+			t.Error("a run that was cancelled is still named")
+		}
+		stop()
+		served.Wait()
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,13 +14,14 @@ import (
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/internal/waitlist"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/workflow"
 )
 
 // RecoverOptions are the settings of Recover and Serve. Nil means the defaults.
 type RecoverOptions struct {
 	Runs    int                                           // executed by the engine at once, before it takes up no more; defaults to 32
 	Place   []string                                      // the labels of this worker; it takes only queued runs that need no other
-	Every   time.Duration                                 // of Serve: between two looks for interrupted runs; defaults to 5 s
+	Every   time.Duration                                 // of Serve: between two looks for interrupted runs; defaults to 3 s
 	Grace   time.Duration                                 // of Serve: how long running tasks may go on once ctx has ended; defaults to 0
 	Answer  Answering                                     // see StartOptions; defaults to leaving every question open
 	Observe func(id string, rec runlog.Record, err error) // see StartOptions, of every run that is resumed; defaults to nothing
@@ -68,6 +70,11 @@ func (e *Engine) lookAll(ctx context.Context) error {
 	}
 	e.list.Reset()
 	e.note(left)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.skips, func(what, _ string) bool { // of runs that have ended elsewhere
+		return strings.HasPrefix(what, unlisted.SkippedRun("")) && !slices.ContainsFunc(left, func(i runlog.Info) bool { return unlisted.SkippedRun(i.ID) == what })
+	})
 	return nil
 }
 
@@ -104,10 +111,18 @@ func (e *Engine) take(ctx, within context.Context, o *RecoverOptions, until time
 // takeOne takes a run, and returns nil if it cannot be taken now. The error is ErrClosed.
 func (e *Engine) takeOne(ctx, within context.Context, w *waitlist.Run, o *RecoverOptions) (*Run, error) {
 	id := w.Info.ID
-	if err := e.has(ctx, &w.Info); err != nil {
+	if err := e.has(ctx, &w.Info); errors.As(err, new(*unreadError)) {
+		e.putOff(id, o)
+		o.Failed(id, err)
+		return nil, nil
+	} else if err != nil {
 		e.pass(id, err, o)
-		if !errors.As(err, new(*UntrustedError)) {
+		switch {
+		case errors.As(err, new(*UntrustedError)):
+		case errors.As(err, new(*workflow.UnknownError)):
 			e.skip(w.Info.Workflow, err.Error())
+		default:
+			e.skip(unlisted.SkippedRun(id), err.Error())
 		}
 		return nil, nil
 	}
@@ -135,7 +150,7 @@ func (e *Engine) takeOne(ctx, within context.Context, w *waitlist.Run, o *Recove
 		e.list.Block(w, e.opt.Now().Add(lookEvery/4+rand.N(lookEvery)))
 	case errors.As(err, new(*runlog.BusyError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*runlog.NotFoundError)),
 		errors.As(err, new(*runlog.QuarantinedError)), errors.Is(err, errTaken), errors.Is(err, runlog.ErrFenced):
-		e.list.Lost() // another process was first
+		e.list.Lost(id) // another process was first
 	case ctx.Err() != nil:
 	case errors.Is(err, ErrClosed):
 		return nil, err
@@ -161,12 +176,18 @@ func (e *Engine) has(ctx context.Context, info *runlog.Info) error {
 		return err
 	}
 	started, serr := e.started(ctx, info.ID)
-	if serr != nil || started.Pinned == nil {
+	if serr != nil {
+		return &unreadError{serr}
+	}
+	if started.Pinned == nil {
 		return err
 	}
 	_, err = e.opt.Restore(started.Workflow, started.Pinned)
 	return err
 }
+
+// An unreadError reports that it is not known whether a run can be executed here.
+type unreadError struct{ error }
 
 // later notes when to retry a run that could not continue.
 type later struct {
@@ -214,15 +235,15 @@ func (e *Engine) announce(ctx context.Context, place []string) {
 	}
 }
 
-// skip notes why this worker cannot execute runs of a workflow, "" if it can.
-func (e *Engine) skip(workflow, why string) {
+// skip notes why this worker cannot execute a run or those of a workflow, see unlisted.Worker, "" if it can.
+func (e *Engine) skip(what, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.skips[workflow] == why {
+	if e.skips[what] == why {
 		return
 	}
-	if e.skips[workflow] = why; why == "" {
-		delete(e.skips, workflow)
+	if e.skips[what] = why; why == "" {
+		delete(e.skips, what)
 	}
 	select {
 	case e.skipped <- struct{}{}:
@@ -259,6 +280,7 @@ func (e *Engine) ended(ctx context.Context, id string, out *Outcome, o *RecoverO
 	switch {
 	case errors.As(out.Err, new(*graph.ChangedError)):
 		e.pass(id, out.Err, o)
+		e.skip(unlisted.SkippedRun(id), out.Err.Error())
 	case (out.Status == runlog.Interrupted || out.Status == runlog.WaitingStorage) && ctx.Err() == nil:
 		e.putOff(id, o)
 	default:
@@ -273,8 +295,9 @@ func (e *Engine) ended(ctx context.Context, id string, out *Outcome, o *RecoverO
 	o.Ended(id, *out)
 }
 
-// lookEvery is how often a worker that could take a run looks for new ones, unless its store reports them.
-const lookEvery = 200 * time.Millisecond
+// lookEvery is how often a worker that could take a run looks for new ones, unless its store reports them. With what it asks for schedules, interrupted
+// runs and its own description, an idle worker makes five queries a second at most.
+const lookEvery = 240 * time.Millisecond
 
 // Serve takes runs as Recover does until ctx ends. A worker calls it. Then it waits for those it has taken: what is running in them may go on for the
 // grace period, and what has not ended then can be resumed by another worker.
@@ -390,10 +413,8 @@ func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, 
 			*all, *old = now.Add(max(o.Every, 20*took)), now.Add(o.Every)
 		}
 	case !now.Before(*old):
-		var left []runlog.Info
-		left, err = e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.WaitingStorage}})
-		e.note(left)
-		*old = now.Add(o.Every)
+		err = e.lookLeft(ctx)
+		*old = now.Add(max(o.Every, 5*time.Since(now))) // a store without an index of them reads all of its runs
 	case !e.busy(o.Runs):
 		err = e.lookNew(ctx)
 	}
@@ -405,6 +426,20 @@ func (e *Engine) serveOnce(ctx, within context.Context, o *RecoverOptions, all, 
 		soonest = e.opt.Now() // there may be more
 	}
 	return taken, soonest, err
+}
+
+// lookLeft lists the runs whose process crashed: interrupted ones, and those that it had taken but not begun. The caller holds taking.
+func (e *Engine) lookLeft(ctx context.Context) error {
+	left, err := e.store.Runs(ctx, &runlog.Filter{Status: []runlog.Status{runlog.Interrupted, runlog.WaitingStorage}})
+	e.note(left)
+	for _, id := range e.list.Held() {
+		if err != nil {
+			return err
+		}
+		left, err = e.store.Runs(ctx, &runlog.Filter{ID: id, Status: []runlog.Status{runlog.Queued, runlog.Interrupted, runlog.WaitingStorage}})
+		e.note(left)
+	}
+	return err
 }
 
 // lookNew lists the newest queued runs, as many as are not known. The caller holds taking.
@@ -426,7 +461,7 @@ func (opt *RecoverOptions) settled() RecoverOptions {
 		o.Runs = 32
 	}
 	if o.Every <= 0 {
-		o.Every = 5 * time.Second
+		o.Every = 3 * time.Second
 	}
 	if o.Skipped == nil {
 		o.Skipped = func(string, error) {}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/hook"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
@@ -46,7 +47,7 @@ func (e *Engine) Replay(ctx context.Context, id string, opt *ReplayOptions) (*jo
 		return nil, err
 	}
 	o := &journal.ReplayOptions{Started: started, Run: func(ctx context.Context, j *journal.Journal) (journal.Ending, error) {
-		res, err := runWorkflow(ctx, w, &workflow.Exec{
+		res, err := runWorkflow(hook.With(ctx, e.opt.Hooks...), w, &workflow.Exec{
 			Inputs: started.Inputs, Journal: j,
 			Graph: graph.RunOptions{Journal: j, Parallelism: math.MaxInt32, MaxSteps: math.MaxInt32, Workflows: e.Workflows().Nested, Children: noChild, SnapshotEvery: started.Every},
 		})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/hook"
 	"github.com/superstep-dev/superstep/internal/live"
 	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/suggest"
@@ -48,6 +49,7 @@ type Options struct {
 	Cache       graph.Cache       // where nodes find work that was done before; defaults to none
 	NewID       func() string     // names runs, [a-z0-9-]{1,64}; defaults to 8 random hexadecimal digits
 	Failpoint   func(name string) // see journal.Options; defaults to nothing
+	Hooks       []hook.Hook       // around the model calls, tool calls and nodes of runs, the outermost first
 	// Sandbox returns the name of the sandbox for the commands of runs; the logs record it. If nil, the sandbox is recorded as unknown.
 	Sandbox func() string
 	// Folder returns the folder in which the engine keeps the files of an executing run up to date, and options for writing them; see rundir.Folder. If

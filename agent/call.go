@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/superstep-dev/superstep/hook"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -231,15 +232,17 @@ func (r *run) call(ctx context.Context, turn, i int, c model.Call, f *fate) (too
 		}
 	}
 	res, err := Do(ctx, r.scope, e, func(ctx context.Context, key string) (tool.Result, error) {
-		switch {
-		case decided != nil:
+		if decided != nil {
 			return *decided, nil
-		case action != nil:
-			return r.act(ctx, action, r.place(action, turn, i), e.Key, r.toolCall(c, key))
 		}
-		use := r.toolCall(c, key)
-		use.Approved, use.Trace = f.seen, r.scope.Traceparent(e.Key)
-		return r.use(ctx, e.Key, c.Name, use)
+		return hook.Tool(ctx, r.at(c.Name), c.Args, func(ctx context.Context) (tool.Result, error) {
+			use := r.toolCall(c, key)
+			if action != nil {
+				return r.act(ctx, action, r.place(action, turn, i), e.Key, use)
+			}
+			use.Approved, use.Trace = f.seen, r.scope.Traceparent(e.Key)
+			return r.use(ctx, e.Key, c.Name, use)
+		})
 	})
 	var happened *journal.HappenedError
 	if errors.As(err, &happened) {
@@ -249,6 +252,11 @@ func (r *run) call(ctx context.Context, turn, i int, c model.Call, f *fate) (too
 		res.Denied = decided.Denied // an older log does not have it
 	}
 	return res, err
+}
+
+// at is the place of a call of this agent, for hooks.
+func (r *run) at(name string) *hook.At {
+	return &hook.At{Run: r.scope.Run(), Path: r.scope.Path(), Name: name, Agent: r.caller}
 }
 
 // use calls a tool.

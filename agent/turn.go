@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/hook"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
@@ -186,14 +187,16 @@ func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint st
 			keyed.Messages = slices.Clone(req.Messages)
 			var sofar heard
 			begun := false
-			resp, err := model.Collect(r.Model.Generate(ctx, &keyed), func(p model.Part) {
-				if output := p.Kind != model.UsagePart && p.Kind != model.Stop; output && !begun {
-					begun = true
-					r.scope.First(effect.Key)
-				}
-				if sofar.add(p); !r.quiet && (p.Kind == model.Text || p.Kind == model.Reasoning) {
-					r.scope.Live(string(p.Kind), delta{r.Name, p.Text})
-				}
+			resp, err := hook.Model(ctx, r.at(r.Model.Name()), &keyed, func(ctx context.Context, req *model.Request) (*model.Response, error) {
+				return model.Collect(r.Model.Generate(ctx, req), func(p model.Part) {
+					if output := p.Kind != model.UsagePart && p.Kind != model.Stop; output && !begun {
+						begun = true
+						r.scope.First(effect.Key)
+					}
+					if sofar.add(p); !r.quiet && (p.Kind == model.Text || p.Kind == model.Reasoning) {
+						r.scope.Live(string(p.Kind), delta{r.Name, p.Text})
+					}
+				})
 			})
 			if err != nil && sofar.count > 0 {
 				sofar.flush()

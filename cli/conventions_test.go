@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 )
@@ -35,9 +36,7 @@ import (
 //
 // What needs a terminal, or more of the system, is a test named after the convention, such as TestConvention03Prompts.
 func TestConventions(t *testing.T) {
-	if raced {
-		t.Skip("the command that they start has no race detector")
-	}
+	faults.Unraced(t)
 	bin := whole(t)
 	cmds := scriptCommands()
 	cmds["asked"] = func(ts *testscript.TestScript, _ bool, args []string) {

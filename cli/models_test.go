@@ -17,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 )
@@ -24,6 +25,7 @@ import (
 // whole returns the folder of the command with all providers, which the library does not name.
 func whole(t *testing.T) string {
 	t.Helper()
+	faults.Unraced(t)
 	dir, err := built()
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/superstep-dev/superstep/internal/events/eventstest"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -35,9 +36,7 @@ import (
 // They start the command a thousand times, which takes a race detector longer than all other tests
 // together; so they run without one. The tests that call the package run with it.
 func TestScripts(t *testing.T) {
-	if raced {
-		t.Skip("the command that they start has no race detector")
-	}
+	faults.Unraced(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,

@@ -33,7 +33,7 @@ grace period, and leaves its runs to the others.`,
 	cmd.Flags().DurationVar(&o.Grace, "grace", 20*time.Second, "how long running tasks may go on when the worker is stopped")
 	cmd.Flags().StringVar(&health, "health", "", "the `address` of a page for health checks and Prometheus, such as 127.0.0.1:9090")
 	cmd.Flags().IntVar(&o.Runs, "max-runs", 32, "runs at once")
-	cmd.Flags().DurationVar(&o.Every, "every", 5*time.Second, "how long between two looks for interrupted runs; for queued ones it looks five times a second, or Redis reports them")
+	cmd.Flags().DurationVar(&o.Every, "every", 3*time.Second, "how long between two looks for interrupted runs; for queued ones it looks four times a second, or Redis reports them")
 	cmd.Flags().BoolVar(&once, "once", false, "look once, and end when what was found has ended")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {

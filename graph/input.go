@@ -147,7 +147,7 @@ func (x *execution[S, U]) cached(ctx context.Context, n *node[S, U], task *Task,
 	}
 	if work == nil || json.Unmarshal(work.Update, &u) != nil {
 		var fresh U
-		fresh, err = n.run(ctx, task, s)
+		fresh, err = n.hooked(ctx, task, s)
 		return fresh, key, err
 	}
 	for _, d := range work.Sends {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/hook"
 	"github.com/superstep-dev/superstep/internal/encodable"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/suggest"
@@ -341,7 +342,7 @@ func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task
 	if n.Cache != nil && (x.opt.Cache != nil || x.journal != nil) { // in a log it says so either way, for a replay
 		r.Update, kept, err = x.cached(ctx, n, task, s)
 	} else {
-		r.Update, err = n.run(ctx, task, s)
+		r.Update, err = n.hooked(ctx, task, s)
 	}
 	if err != nil {
 		return r, err
@@ -354,6 +355,21 @@ func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task
 		x.keep(ctx, kept, n, task, r.Update)
 	}
 	return r, err
+}
+
+// hooked runs a node within the hooks of the run.
+func (n *node[S, U]) hooked(ctx context.Context, task *Task, s S) (u U, err error) {
+	if !hook.Around(ctx) {
+		return n.run(ctx, task, s)
+	}
+	out, err := hook.Node(ctx, &hook.At{Run: task.Scope().Run(), Path: task.Scope().Path(), Name: n.Name}, s, func(ctx context.Context) (any, error) {
+		return n.run(ctx, task, s)
+	})
+	u, fits := out.(U)
+	if !fits && err == nil {
+		err = fmt.Errorf("a hook of node %s returned an update of type %T, want %T", n.Name, out, u)
+	}
+	return u, err
 }
 
 func (n *node[S, U]) run(ctx context.Context, task *Task, s S) (U, error) {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/agent/acp"
+	"github.com/superstep-dev/superstep/hook"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/providers"
 	"github.com/superstep-dev/superstep/internal/unlisted"
@@ -50,6 +51,7 @@ type Config struct {
 	// and agents of recipes.
 	NoModels  bool
 	Failpoint func(name string) // for crash tests; see superstep.Options
+	Hooks     []hook.Hook       // around the model calls, tool calls and nodes of runs, the outermost first
 	// Settled marks the settings as complete: the user's configuration and the variables SUPERSTEP_* are ignored.
 	Settled bool
 	Settings

@@ -82,6 +82,9 @@ func TestKilledAtEveryAppend(t *testing.T) {
 		ended := false
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("append %d, after %v", n, after), func(t *testing.T) {
+				if testing.Short() && n%4 != 1 {
+					t.Skip("a sample")
+				}
 				s := open(t, "working")
 				asked, over := s.killedAt(t, n, after)
 				ended = over
@@ -97,7 +100,7 @@ func TestKilledAtEveryAppend(t *testing.T) {
 			break
 		}
 	}
-	if questions[string(runlog.QuestionUnknown)] == 0 {
+	if questions[string(runlog.QuestionUnknown)] == 0 && !testing.Short() {
 		t.Error("no crash left an unknown outcome")
 	}
 	t.Log("questions", questions)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/hook"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/tool"
@@ -130,7 +131,12 @@ func Tool[S, U any](name string, tools *tool.Set, which string, args Args[S], up
 		e := &journal.Effect{Key: "call", Kind: "tool", Name: which, Repeat: repeat, Hash: hash, Input: input, Told: func(text string) any { return text }}
 		out, err := journal.Do(ctx, t.Scope(), e, func(ctx context.Context, key string) (string, error) {
 			use.Key, use.Raw = key, true
-			r := one.CallWhole(ctx, which, use)
+			r, err := hook.Tool(ctx, &hook.At{Run: t.Scope().Run(), Path: t.Scope().Path(), Name: which, Agent: tool.Workflow}, input, func(ctx context.Context) (tool.Result, error) {
+				return one.CallWhole(ctx, which, use), nil
+			})
+			if err != nil {
+				return "", err
+			}
 			if r.Error {
 				return "", fmt.Errorf("tool %s: %s", which, r.Text)
 			}

@@ -24,6 +24,7 @@ import (
 const (
 	scriptVariable = "ACPTEST_SCRIPT"
 	stateVariable  = "ACPTEST_STATE"
+	quick          = "GORACE=atexit_sleep_ms=0" // else the race detector ends an agent a second late
 )
 
 // A Script is what an agent does.
@@ -76,7 +77,7 @@ func Main(scripts map[string]*Script) {
 
 // Env returns the variables that make this test binary an agent. State is a folder that outlives it.
 func Env(script, state string) []string {
-	return []string{scriptVariable + "=" + script, stateVariable + "=" + state}
+	return []string{scriptVariable + "=" + script, stateVariable + "=" + state, quick}
 }
 
 // Log returns what the agents with a state did: starts with their process IDs, requests, and what scripts logged.

@@ -30,7 +30,7 @@ const folder = "/the/folder"
 func RecordEnv(file string) []string { return []string{recordVariable + "=" + file} }
 
 // ReplayEnv returns the variables that make this test binary the agent of a recording.
-func ReplayEnv(file string) []string { return []string{replayVariable + "=" + file} }
+func ReplayEnv(file string) []string { return []string{replayVariable + "=" + file, quick} }
 
 func exit(err error) {
 	if err != nil {

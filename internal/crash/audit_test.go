@@ -238,7 +238,8 @@ func (w *witness) end(store runlog.Store, want string) ([]runlog.Record, error) 
 		return recs, err
 	}
 	if f.finished == nil {
-		return recs, fmt.Errorf("the log does not say that the run has ended")
+		infos, _ := store.Runs(context.Background(), &runlog.Filter{ID: w.id})
+		return recs, fmt.Errorf("the log does not say that the run has ended: %+v\n%s", infos, outline(recs))
 	}
 	if got := string(f.finished.Output); got != want {
 		return recs, fmt.Errorf("it ended with\n%s\nwant\n%s", got, want)

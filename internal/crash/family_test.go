@@ -110,24 +110,11 @@ func TestCrashFamily(t *testing.T) {
 				n, _ = strconv.Atoi(s)
 			}
 			rnd, _ := faults.Rand(t)
-			place, world, begin := b.open(t), t.TempDir(), time.Now()
-			store := place.open(t, nil)
-			flows, err := family(func(string, string) {})
-			if err != nil {
-				t.Fatal(err)
-			}
-			e, err := superstep.New(store, &superstep.Options{Workflows: flows})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer e.Close()
-			p := &pool{t: t, args: []string{"-pool", "-store", place.url, "-world", world, "-lease", "1s"}, procs: make([]*process, 3), killed: make([]time.Time, 3),
-				began: map[string][]moment{}, names: map[string]string{}}
-			for i := range p.procs {
-				p.start(i)
-			}
+			begin := time.Now()
+			p := newPool(t, &b, time.Second)
+			p.startAll()
 			tree := func(id string) (all []runlog.Info, left int) {
-				infos, err := store.Runs(t.Context(), &runlog.Filter{Prefix: id})
+				infos, err := p.store.Runs(t.Context(), &runlog.Filter{Prefix: id})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -141,7 +128,7 @@ func TestCrashFamily(t *testing.T) {
 			enqueue := func(id string, in brood) {
 				raw, _ := json.Marshal(in)
 				opt := &superstep.StartOptions{ID: id, Budget: &runlog.Budget{Tokens: int64(n) * leafCost}}
-				if _, err := e.Enqueue(t.Context(), "parent", raw, opt); err != nil {
+				if _, err := p.Enqueue(t.Context(), "parent", raw, opt); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -152,9 +139,7 @@ func TestCrashFamily(t *testing.T) {
 					due := len(p.began) >= (killed+1)*n/(kills+1)
 					p.mu.Unlock()
 					if due {
-						i := rnd.IntN(3)
-						p.kill(i)
-						p.start(i)
+						p.restart(rnd.IntN(3))
 						killed++
 					}
 				}
@@ -169,7 +154,7 @@ func TestCrashFamily(t *testing.T) {
 				if all[i].Status != runlog.Completed {
 					t.Errorf("run %s is %s", all[i].ID, all[i].Status)
 				}
-				spent, err := journal.SpentBy(t.Context(), store, &all[i])
+				spent, err := journal.SpentBy(t.Context(), p.store, &all[i])
 				want := int64(leafCost)
 				if all[i].ID == "family" {
 					want *= int64(n)
@@ -178,7 +163,7 @@ func TestCrashFamily(t *testing.T) {
 					t.Errorf("run %s has used %d, want %d (%v)", all[i].ID, spent.Tokens, want, err)
 				}
 				settled := 0
-				for r, err := range runlog.Records(t.Context(), store, all[i].ID, 1) {
+				for r, err := range runlog.Records(t.Context(), p.store, all[i].ID, 1) {
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -206,7 +191,7 @@ func TestCrashFamily(t *testing.T) {
 				working = len(all) - len(slices.DeleteFunc(all, func(i runlog.Info) bool { return i.Status == runlog.Running })) - 1
 			}
 			asked := time.Now()
-			if err := e.Cancel(t.Context(), "blocked"); err != nil {
+			if err := p.Cancel(t.Context(), "blocked"); err != nil {
 				t.Fatal(err)
 			}
 			for left := 1; left > 0; time.Sleep(20 * time.Millisecond) {
@@ -216,14 +201,7 @@ func TestCrashFamily(t *testing.T) {
 			if faults.Full() && reached > 10*time.Second {
 				t.Errorf("the cancellation took %v", reached)
 			}
-			if err := os.WriteFile(world+"/over", nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			for _, proc := range p.procs {
-				if _, err := proc.wait(); err != nil {
-					t.Error(err)
-				}
-			}
+			p.end()
 			faults.Report(t, "children on 3 workers, killed at random", b.name, n, begin, "each once, budget exact; %d kills, done in %v; a cancellation reached all in %v",
 				kills, took.Round(time.Millisecond), reached.Round(time.Millisecond))
 		})

@@ -332,7 +332,7 @@ func oracle(t *testing.T, j crash.Job) string {
 }
 
 // open opens the store of a place, to be closed with the test.
-func (p *place) open(t *testing.T, opt *crash.StoreOptions) crash.Store {
+func (p *place) open(t testing.TB, opt *crash.StoreOptions) crash.Store {
 	t.Helper()
 	s, err := crash.Open(context.Background(), p.url, opt)
 	if err != nil {

@@ -271,8 +271,12 @@ func (r *race) lift(w *witness, still *superstep.Engine) error {
 		return err
 	}
 	run, err := engine(r.T, r.store, w.world, nil).Resume(r.Context(), w.id, &superstep.ResumeOptions{Answer: crash.Answers("", w.world, true), Quarantined: true})
-	if err == nil {
-		_, err = run.Wait(r.Context())
+	if err != nil {
+		return err
+	}
+	out, err := run.Wait(r.Context())
+	if err == nil && out.Status != runlog.Completed {
+		err = fmt.Errorf("run %s was in quarantine, and is %s after that: %w", w.id, out.Status, out.Err)
 	}
 	return err
 }

@@ -61,6 +61,9 @@ type Observed struct {
 	Acked func(id string, recs []runlog.Record)
 }
 
+// Unwrap returns the store that is observed.
+func (s *Observed) Unwrap() runlog.Store { return s.Store }
+
 // Acquire implements runlog.Store.
 func (s *Observed) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
 	l, info, err := s.Store.Acquire(ctx, id, opt)
@@ -69,6 +72,9 @@ func (s *Observed) Acquire(ctx context.Context, id string, opt *runlog.AcquireOp
 	}
 	if s.Held != nil {
 		s.Held(&info)
+	}
+	if s.Acked == nil {
+		return l, info, nil
 	}
 	return &observedLog{l, s, id}, info, nil
 }

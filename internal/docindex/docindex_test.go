@@ -17,6 +17,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/superstep-dev/superstep/internal/faults"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -391,7 +393,7 @@ func goroot(t testing.TB) string {
 		t.Skip("needs the go command:", err)
 	}
 	dir := strings.TrimSpace(string(out))
-	if _, err := os.Stat(filepath.Join(dir, "src/runtime/mgc.go")); testing.Short() || raced || err != nil {
+	if _, err := os.Stat(filepath.Join(dir, "src/runtime/mgc.go")); testing.Short() || faults.Raced || err != nil {
 		t.Skip("needs the source of Go, and some seconds")
 	}
 	return dir

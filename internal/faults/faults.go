@@ -1,6 +1,6 @@
 // Package faults sizes and reports the tests that break things on purpose. With
 // SUPERSTEP_FAULTS=full in the environment they run their full numbers, as `./check crash`
-// does, else about a tenth.
+// does, else about a tenth, or with -short, as in `./check`, a hundredth.
 package faults
 
 import (
@@ -26,6 +26,15 @@ func N(full int) int {
 		return max(full/100, 1)
 	}
 	return max(full/10, 1)
+}
+
+// Unraced skips a test under the race detector, because it would look at nothing but slow everything down: what the test starts has none, or is looked at by
+// other tests. `./check` runs it without.
+func Unraced(tb testing.TB) {
+	tb.Helper()
+	if Raced {
+		tb.Skip("it runs without the race detector")
+	}
 }
 
 // Rand returns the test's own source of chance and its seed, which is the same each time

@@ -71,18 +71,18 @@ func TestConcurrentPattern(t *testing.T) {
 	}
 }
 
-// A test that does less with -short runs again without it, whoever looks at the flag; the others do not.
-func TestLongerTests(t *testing.T) {
+// A test that skips itself under the race detector runs without it, whoever skips; the others do not.
+func TestUnracedTests(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	script, err := os.ReadFile(filepath.Join("..", "..", "check"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := strings.NewReplacer("SHORT", "testing"+".Short()", "TIMES", "faults"+".N(10)") // not here, or this test were one
+	calls := strings.NewReplacer("SHORT", "faults"+".Unraced(t)", "TIMES", "faults"+".Unraced(nil)") // not here, or this test were one
 	for name, text := range map[string]string{
 		"check": string(script), "go.mod": "module " + module + "\n", "a/a.go": "package a\n", "b/b.go": "package b\n",
-		"a/a_test.go": "package a\n\nfunc TestSame(t *testing.T) {\n\t// not SHORT nor rounds(t)\n}\n\nfunc TestShort(t *testing.T) {\n\tif SHORT {\n\t}\n}\n\n" +
+		"a/a_test.go": "package a\n\nfunc TestSame(t *testing.T) {\n\t// not SHORT nor rounds(t)\n}\n\nfunc TestShort(t *testing.T) {\n\tSHORT\n}\n\n" +
 			"func (k *kind) rounds() int { return TIMES }\n\nvar table = []int{\n\t(*kind)(nil).rounds(),\n}\n",
 		"a/more_test.go": "package a\n\nfunc TestTable(t *testing.T) {\n\tfor range table {\n\t}\n}\n\nfunc TestTabled(t *testing.T) {}\n\nfunc FuzzRounds(f *testing.F) {\n\tnew(kind).rounds()\n}\n",
 		"b/b_test.go":    "package b\n\nvar (\n\tn = TIMES\n)\n\nfunc TestAnyOfB(t *testing.T) {}\n",
@@ -98,7 +98,7 @@ func TestLongerTests(t *testing.T) {
 	if err != nil {
 		t.Skip("the check is a bash script: ", err)
 	}
-	out, err := exec.CommandContext(t.Context(), bash, filepath.Join(dir, "check"), "longer").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), bash, filepath.Join(dir, "check"), "unraced").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -175,6 +175,7 @@ func TestContinueAfterReset(t *testing.T) {
 
 // Branches that all change the same line: each ends merged, and none is lost. SUPERSTEP_FAULTS=full has 20.
 func TestManyConflicts(t *testing.T) {
+	faults.Unraced(t)
 	t.Parallel()
 	u := newUser(t)
 	u.write("f", "0\n")

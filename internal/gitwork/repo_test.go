@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/gitwork"
 )
 
@@ -295,6 +296,7 @@ func TestGC(t *testing.T) {
 
 // Names that are one where letters have no case, and names that git or a system refuses, are branches and folders of their own.
 func TestNames(t *testing.T) {
+	faults.Unraced(t)
 	t.Parallel()
 	u := newUser(t)
 	u.commit("first")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
@@ -248,7 +249,7 @@ func TestHoldsIsBounded(t *testing.T) {
 	lets := "let a = inputs.big; let b = a + a; let c = b + b; let d = c + c; let e = d + d; let f = e + e; let g = f + f; let h = g + g; let i = h + h; len(i) > 0"
 	const most = 20 << 20    // bytes: 16 MiB of values, and what decoding them takes
 	limit := 1 * time.Second // of processor time, ten times of what they take alone
-	if slow() {
+	if faults.Raced {
 		limit *= 5
 	}
 	for _, c := range []string{

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/recipe"
 )
 
@@ -89,7 +90,7 @@ func hostile() map[string]string {
 // Whatever is fed to it, Parse answers soon, needs little and says where.
 func TestHostile(t *testing.T) {
 	limit := time.Second // of processor time; ten times the goal, since machines differ
-	if slow() {
+	if faults.Raced {
 		limit = 2 * time.Second
 	}
 	for name, text := range hostile() {

@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/npm"
 	"github.com/superstep-dev/superstep/internal/script"
 )
 
 // What is wrong with a file is told with its place, and costs no other tool.
 func TestProblems(t *testing.T) {
+	faults.Unraced(t)
 	t.Parallel()
 	for _, c := range []struct{ file, source, want string }{
 		{"t.ts", "const x = 1;\nexport default {", `t.ts:2:17: Expected identifier but found end of file`},

@@ -1,6 +1,7 @@
 package unlisted
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,10 +18,13 @@ import (
 // takes runs.
 type Worker struct {
 	Place []string          `json:"place,omitempty"` // its labels
-	Skips map[string]string `json:"skips,omitempty"` // by workflow: why it could not execute the last run that it tried
+	Skips map[string]string `json:"skips,omitempty"` // by workflow, or SkippedRun: why it could not execute that
 	// hidden reports that the description cannot be read: the store is encrypted with a key that the reader lacks.
 	hidden bool
 }
+
+// SkippedRun returns what Worker.Skips has for one run, other than for all of its workflow.
+func SkippedRun(id string) string { return "run " + id }
 
 const workersPrefix = "worker--"
 
@@ -105,18 +109,16 @@ func (w *Worker) Has(place []string) bool {
 	return w.hidden || !slices.ContainsFunc(place, func(label string) bool { return !slices.Contains(w.Place, label) })
 }
 
-// Lacking returns what no worker has that a run needs: the labels, or a text about the workflow. It returns nothing if a worker can take the run.
-func Lacking(workers []Worker, workflow string, place []string) (labels []string, why string) {
+// Lacking returns what no worker has that a run needs: the labels, or a text about its workflow. It returns nothing if a worker can take the run.
+func Lacking(workers []Worker, run, workflow string, place []string) (labels []string, why string) {
 	for i := range workers {
 		w := &workers[i]
 		if !w.Has(place) {
 			continue
 		}
-		skips, ok := w.Skips[clean.Clip(workflow, 100)]
-		if !ok {
+		if why = cmp.Or(w.Skips[SkippedRun(run)], w.Skips[clean.Clip(workflow, 100)]); why == "" {
 			return nil, ""
 		}
-		why = skips
 	}
 	if why != "" {
 		return nil, why

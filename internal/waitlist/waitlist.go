@@ -49,6 +49,7 @@ type List struct {
 	Away  int      // runs that need a label that it does not have
 
 	ranks  []*rank // the first one is taken first
+	held   []string
 	known  map[string]bool
 	later  []*Run // not before a time
 	spread int    // how many of the oldest of a line to choose from
@@ -66,7 +67,7 @@ func (l *List) fits(q *runlog.Queue) bool {
 
 // Reset forgets all runs, but not whose turn it is.
 func (l *List) Reset() {
-	l.known, l.later, l.Away = map[string]bool{}, nil, 0
+	l.known, l.later, l.held, l.Away = map[string]bool{}, nil, nil, 0
 	for _, r := range l.ranks {
 		r.lines = slices.DeleteFunc(r.lines, func(line *line) bool {
 			gone := len(line.runs) == 0
@@ -84,7 +85,8 @@ func (l *List) Add(info *runlog.Info) (added bool) {
 		return false
 	}
 	if info.Owner != "" {
-		return true // it is about to be let go, or to be executed
+		l.hold(info.ID)
+		return true
 	}
 	if l.known == nil {
 		l.known = map[string]bool{}
@@ -209,8 +211,27 @@ func (l *List) Size() (n int, oldest time.Time) {
 	return n + len(l.later), oldest
 }
 
+// maxHeld is how many held runs a list remembers.
+const maxHeld = 64
+
+func (l *List) hold(id string) {
+	if len(l.held) < maxHeld && !slices.Contains(l.held, id) {
+		l.held = append(l.held, id)
+	}
+}
+
+// Held removes and returns the runs that another process held when they were listed or tried. It is about to execute them, unless it has crashed: then
+// their status does not change, so no look for new or interrupted runs finds them.
+func (l *List) Held() (ids []string) {
+	ids, l.held = l.held, nil
+	return ids
+}
+
 // Won notes that this worker was the first to try a run.
 func (l *List) Won() { l.spread /= 2 }
 
 // Lost notes that another worker was faster. The next runs are chosen from more of the oldest of a line, so that workers do not keep meeting.
-func (l *List) Lost() { l.spread = min(max(2*l.spread, 2), 64) }
+func (l *List) Lost(id string) {
+	l.hold(id)
+	l.spread = min(max(2*l.spread, 2), 64)
+}

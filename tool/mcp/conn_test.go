@@ -30,7 +30,8 @@ func server(t *testing.T, mode string) *mcp.Server {
 	}
 	return &mcp.Server{
 		Name: "bad", Source: mcp.Source{Scope: "user", Path: "test"}, Transport: mcp.Stdio, Command: self,
-		Env: mcp.Values{"MCP_TEST_SERVER": cmp.Or(mode, "good"), "STATE": filepath.Join(t.TempDir(), "state"), "SECRET": "${SECRET:-hunter2hunter2}"},
+		Env: mcp.Values{"MCP_TEST_SERVER": cmp.Or(mode, "good"), "STATE": filepath.Join(t.TempDir(), "state"), "SECRET": "${SECRET:-hunter2hunter2}",
+			"GORACE": "atexit_sleep_ms=0"}, // else the race detector ends it a second late
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
@@ -704,6 +705,7 @@ func TestPortOfProxy(t *testing.T) {
 
 // What builds, archives and checkouts do with modes and times of files works where files may be written.
 func TestAttributes(t *testing.T) {
+	faults.Unraced(t)
 	modes(t, func(t *testing.T, mode sandbox.Mode) {
 		for name, script := range map[string]string{
 			"chmod":       `echo 'echo ran' >x; chmod +x x; ./x; chmod 640 x; stat -c %a x; chmod 700 .; stat -c %a .`,

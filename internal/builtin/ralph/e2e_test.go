@@ -124,6 +124,7 @@ func command() int {
 
 func newSite(t *testing.T, tasks []siteTask) *site {
 	t.Helper()
+	faults.Unraced(t)
 	binary, err := siteBinary()
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,0 @@
-//go:build !race
-
-package docindex
-
-const raced = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package recipe_test
-
-func slow() bool { return false }
