@@ -437,7 +437,7 @@ func (e *Engine) adopt(r *Run, info *runlog.Info) {
 		e.setLater(info.ID, later{never: true})
 		return
 	}
-	opt := &ResumeOptions{recovers: true, Answer: r.answer}
+	opt := &ResumeOptions{recovers: true, adopted: true, Answer: r.answer}
 	opt.ended = func(out *Outcome) {
 		if (out.Status == runlog.Interrupted || out.Status == runlog.WaitingStorage) && r.outer.Err() == nil && r.rests() == nil {
 			o := (*RecoverOptions)(nil).settled()

@@ -347,3 +347,26 @@ func TestSupervisedParent(t *testing.T) {
 		f.once(t, 3)
 	})
 }
+
+// A child run that waits for storage is resumed by its parent in the same process, however long that takes, and also if that is a child run itself.
+func TestGrandchildIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := &fullStore{Store: runlog.NewMemory(nil), reserve: true}, &family{child: &graph.Child{}}
+		s.left.Store(-1)
+		var full sync.Once
+		f.leaf = func(context.Context, *graph.Task, int) error {
+			full.Do(func() {
+				s.left.Store(0)
+				time.AfterFunc(time.Second, func() { s.left.Store(-1) })
+			})
+			return nil
+		}
+		e := engine(t, s, f.workflows(t)...)
+		r := f.start(t, e, "grand", 1, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		if out, err := r.Wait(ctx); err != nil || out.Status != runlog.Completed {
+			t.Errorf("%+v %v", out, err)
+		}
+	})
+}

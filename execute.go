@@ -125,7 +125,7 @@ type launching struct {
 func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *Run {
 	r := &Run{
 		id: j.ID(), engine: e, journal: j, halt: make(chan struct{}), done: make(chan struct{}),
-		child: l.child, outer: ctx, frees: l.recovers || l.Supervised, leaves: l.Supervised, stuck: make(chan struct{}, 1), answering: l.Answer, asks: make(chan struct{}, 1),
+		child: l.child, outer: ctx, frees: l.recovers && !l.adopted || l.Supervised, leaves: l.Supervised, stuck: make(chan struct{}, 1), answering: l.Answer, asks: make(chan struct{}, 1),
 		begun: map[string]runlog.Budget{},
 	}
 	ctx, stop := context.WithCancelCause(ctx)

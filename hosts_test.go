@@ -9,12 +9,12 @@ import (
 
 // A process and a worker are hosts. Temporal is one in module temporal.
 func TestHosts(t *testing.T) {
-	every := 5
+	kills := 66
 	if faults.Full() {
-		every = 1
+		kills = 0
 	}
 	t.Run("process", func(t *testing.T) {
-		hosttest.Run(t, every, func(*testing.T) hosttest.Host { return hosttest.InProcess() })
+		hosttest.Run(t, kills, func(*testing.T) hosttest.Host { return hosttest.InProcess() })
 	})
-	t.Run("pool", func(t *testing.T) { hosttest.Run(t, every, func(*testing.T) hosttest.Host { return hosttest.Pool() }) })
+	t.Run("pool", func(t *testing.T) { hosttest.Run(t, kills, func(*testing.T) hosttest.Host { return hosttest.Pool() }) })
 }

@@ -347,6 +347,7 @@ type ResumeOptions struct {
 	Supervised bool
 
 	recovers bool           // a worker takes it: what stands in the way leaves the run as it was
+	adopted  bool           // its parent executes here
 	ended    func(*Outcome) // called when the execution has ended
 }
 
@@ -537,12 +538,13 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 	}
 	j, err := e.open(ctx, id, &journal.Options{Quarantined: true})
 	if _, busy := errors.AsType[*runlog.BusyError](err); busy {
+		err := e.store.RequestCancel(ctx, id) // first, for whoever resumes it if this process dies
 		if r := e.executing(id); r != nil {
 			r.stop(journal.ErrCancelRequested)
-			return nil
+		} else {
+			e.poke(ctx, id)
 		}
-		defer e.poke(ctx, id)
-		return e.store.RequestCancel(ctx, id)
+		return err
 	}
 	if err != nil {
 		return err

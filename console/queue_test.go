@@ -46,7 +46,7 @@ func TestQueue(t *testing.T) {
 		"/api/v1/runs":        `"next":"worker --place gpu"`,
 		"/api/v1/runs/" + id:  `"reason":"no worker has gpu"`,
 		"/api/v1/inbox":       `no worker has gpu; start one: superstep worker --place gpu`,
-		"/runs?tab=needs-you": "Runs",
+		"/runs?tab=needs-you": `title="superstep worker --place gpu">no worker has gpu<`,
 	} {
 		if res, body := send(t, ts, "GET", path, "viewer-token", nil); res.StatusCode != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s gives %d and lacks %q:\n%s", path, res.StatusCode, want, body)

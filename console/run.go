@@ -550,6 +550,8 @@ type taskRow struct {
 // state is the state of a task in a word.
 func state(t *transcript.Task) string {
 	switch {
+	case t.AwaitsRun():
+		return "waiting"
 	case t.State == transcript.Waiting:
 		return "needs you"
 	case t.State == transcript.Running && !t.RetryAt.IsZero():

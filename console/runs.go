@@ -85,6 +85,10 @@ func (p *runsPage) read(ctx context.Context) ([]host.RunItem, error) {
 	if err != nil {
 		return nil, err
 	}
+	unserved, err := p.s.host.Unserved(ctx, infos)
+	if err != nil {
+		return nil, err
+	}
 	p.counts, p.next = map[string]int{}, ""
 	var shown []runlog.Info
 	skip := p.before != ""
@@ -93,12 +97,13 @@ func (p *runsPage) read(ctx context.Context) ([]host.RunItem, error) {
 		if !i.Status.Ended() && i.Status != runlog.Failed { // else it is in no list for what it waits for
 			sum = summary.Of(&i)
 		}
+		in := func(tab string) bool { return belongs(tab, &i, sum) || tab == "needs-you" && unserved(&i) }
 		for _, t := range tabs {
-			if belongs(t.Name, &i, sum) {
+			if in(t.Name) {
 				p.counts[t.Name]++
 			}
 		}
-		if !belongs(p.tab, &i, sum) || p.workflow != "" && i.Workflow != p.workflow || !found(&i, p.q) {
+		if !in(p.tab) || p.workflow != "" && i.Workflow != p.workflow || !found(&i, p.q) {
 			continue
 		}
 		if skip {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,6 +59,22 @@ func (h *Host) unservedBy(workers []unlisted.Worker, info *runlog.Info, now time
 		u.next += " --place " + strings.Join(place, ",")
 	}
 	return u
+}
+
+// Unserved returns a function that reports whether no worker takes a run, one of those listed now.
+func (h *Host) Unserved(ctx context.Context, infos []runlog.Info) (func(*runlog.Info) bool, error) {
+	var workers []unlisted.Worker
+	if slices.ContainsFunc(infos, waitsForWorker) {
+		store, err := h.Store(ctx, true)
+		if err != nil {
+			return nil, err
+		}
+		if workers, err = unlisted.Workers(ctx, store); err != nil {
+			return nil, err
+		}
+	}
+	now := time.Now()
+	return func(i *runlog.Info) bool { return h.unservedBy(workers, i, now) != nil }, nil
 }
 
 // unservedItems returns an item of the inbox for each reason for which no worker takes runs, about the run that has waited longest.

@@ -152,26 +152,31 @@ func TestWeight(t *testing.T) {
 	if plain < 10*wide {
 		t.Errorf("a fan-out takes %s, and bare activities take %s", wide, plain)
 	}
-	chain, events, bytes := measure(t, c, "chain", load{Chain: 200, Ms: 20})
-	if events > 20 || bytes > 2048 {
-		t.Errorf("a segment takes %d events and %d bytes", events, bytes)
+	// What Temporal adds does not vary, and what a busy machine adds does: the best of some pairs counts.
+	best := 100.0
+	for i := 0; i < 5 && best > 1.1; i++ {
+		chain, events, bytes := measure(t, c, fmt.Sprint("chain-", i), load{Chain: 200, Ms: 20})
+		if events > 20 || bytes > 2048 {
+			t.Errorf("a segment takes %d events and %d bytes", events, bytes)
+		}
+		begun = time.Now()
+		local, err := e.Start(t.Context(), "load", json.RawMessage(`{"chain":200,"ms":20}`), nil)
+		if err == nil {
+			_, err = local.Wait(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone := time.Since(begun)
+		best = min(best, chain.Seconds()/alone.Seconds())
+		t.Logf("chain of 200 x 20 ms: %d events, %d B, %s; without Temporal %s, %.3f times", events, bytes, chain, alone, chain.Seconds()/alone.Seconds())
 	}
-	begun = time.Now()
-	local, err := e.Start(t.Context(), "load", json.RawMessage(`{"chain":200,"ms":20}`), nil)
-	if err == nil {
-		_, err = local.Wait(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	alone := time.Since(begun)
-	t.Logf("chain of 200 x 20 ms: %d events, %d B, %s; without Temporal %s, %.3f times", events, bytes, chain, alone, chain.Seconds()/alone.Seconds())
-	if chain > alone*13/10 { // the goal is 1.1; the machine may be busy
-		t.Errorf("a chain takes %s, and %s without Temporal", chain, alone)
+	if best > 1.1 {
+		t.Errorf("a chain takes %.3f times as long as without Temporal", best)
 	}
 }
 
-// When the process of a worker is killed, another continues its run, and no task is done twice.
+// When the process of a worker is killed, another continues its run. No task is done twice whose result is in the log; the one that was under way is.
 func TestKilledWorker(t *testing.T) {
 	dir := os.Getenv("TEMPORAL_TEST_WORKER")
 	if dir != "" {
@@ -202,6 +207,7 @@ func TestKilledWorker(t *testing.T) {
 	_ = first.Process.Kill()
 	_ = first.Wait()
 	killed, before := time.Now(), len(lines(t, dir))
+	finished := finished(t, dir, "r")
 	for len(lines(t, dir)) == before {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -220,8 +226,8 @@ func TestKilledWorker(t *testing.T) {
 		seen[l] = true
 	}
 	h := history(t, c, "r")
-	t.Logf("%d tasks before kill -9, %s of silence, %d tasks in all, %d of them twice, %d events, %d B", before, silence.Round(10*time.Millisecond), len(seen), twice, len(h.Events), proto.Size(h))
-	if string(out.Output) != strconv.Itoa(n) || len(seen) != n || twice > 1 { // the task that was under way may be
+	t.Logf("%d tasks before kill -9, %d of them in the log, %s of silence, %d tasks in all, %d of them twice, %d events, %d B", before, finished, silence.Round(10*time.Millisecond), len(seen), twice, len(h.Events), proto.Size(h))
+	if string(out.Output) != strconv.Itoa(n) || len(seen) != n || twice != before-finished || twice > 1 {
 		t.Errorf("it gives %s, with %d tasks, %d of them twice", out.Output, len(seen), twice)
 	}
 }
@@ -241,6 +247,25 @@ func lines(t *testing.T, dir string) []string {
 		t.Fatal(err)
 	}
 	return strings.Split(strings.TrimSpace(string(b)), "\n")
+}
+
+// finished returns how many tasks of the chain have a result in the log.
+func finished(t *testing.T, dir, id string) (n int) {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "runs.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for r, err := range runlog.Records(t.Context(), store, id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind == runlog.KindTaskDone && strings.HasPrefix(r.Path, "step") {
+			n++
+		}
+	}
+	return n
 }
 
 func workerProcess(t *testing.T, dir string) {

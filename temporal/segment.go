@@ -49,7 +49,7 @@ func (h *host) segment(ctx context.Context, in input) (*outcome, error) {
 	case errors.As(err, new(*runlog.EndedError)):
 		return &outcome{Status: runlog.Cancelled}, nil
 	case err != nil:
-		return nil, problem(err)
+		return nil, problem(ctx, err)
 	}
 	until := h.follow(ctx, r, begun)
 	out, _ := r.Wait(context.WithoutCancel(ctx)) // it has stopped, or is about to
@@ -71,7 +71,7 @@ func (h *host) segment(ctx context.Context, in input) (*outcome, error) {
 		case !until.IsZero():
 			res.Waits = summary.RateLimit
 		case !stopping(ctx):
-			return nil, problem(out.Err)
+			return nil, problem(ctx, out.Err)
 		}
 	case runlog.Paused:
 		return res, h.waits(ctx, in.Run, res, out.Children)
@@ -92,7 +92,7 @@ func (h *host) create(ctx context.Context, in *input) error {
 		if errors.As(err, new(*superstep.ConflictError)) {
 			return never(err, "conflict")
 		}
-		return problem(err)
+		return problem(ctx, err)
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (h *host) post(ctx context.Context, m message) error {
 		return err
 	}
 	if errors.As(err, new(*runlog.StorageError)) {
-		return err
+		return problem(ctx, err)
 	}
 	return never(err, "refused")
 }
@@ -252,12 +252,12 @@ func stopping(ctx context.Context) bool {
 }
 
 // problem turns an error of the engine into one that says whether and when to try again. What it does not know may pass, such as a store that is down.
-func problem(err error) error {
+func problem(ctx context.Context, err error) error {
 	var busy *runlog.BusyError
 	switch {
 	case errors.As(err, &busy):
 		wait := min(max(time.Until(busy.Until), 200*time.Millisecond), 2*time.Second)
-		return temporal.NewApplicationErrorWithOptions(err.Error(), "busy", temporal.ApplicationErrorOptions{NextRetryDelay: wait})
+		return temporal.NewApplicationErrorWithOptions(err.Error(), "busy", temporal.ApplicationErrorOptions{NextRetryDelay: wait, Category: temporal.ApplicationErrorCategoryBenign})
 	case errors.As(err, new(*runlog.QuarantinedError)):
 		return never(err, "quarantined")
 	case errors.As(err, new(*superstep.UntrustedError)), superstep.FailureCode(err) == superstep.CodeBudget:
@@ -265,7 +265,8 @@ func problem(err error) error {
 	case superstep.FailureCode(err) == superstep.CodeChanged, errors.As(err, new(*workflow.UnknownError)):
 		return elsewhere(err)
 	}
-	return err
+	wait := time.Duration(min(activity.GetInfo(ctx).Attempt, 30)) * time.Second
+	return temporal.NewApplicationErrorWithOptions(err.Error(), "", temporal.ApplicationErrorOptions{NextRetryDelay: wait})
 }
 
 // elsewhere reports that this worker has not the version of the workflow that began the run. Another one may have it.

@@ -33,7 +33,7 @@ import (
 )
 
 // spaces is how many namespaces the server has, one for each test that needs one: the ID of a run is that of a workflow.
-const spaces = 120
+const spaces = 160
 
 var (
 	devServer = sync.OnceValues(startServer)
@@ -122,11 +122,11 @@ func space(t *testing.T) client.Client {
 
 // Temporal keeps the rules of hosts.
 func TestHosts(t *testing.T) {
-	every := 9
+	kills := 11
 	if faults.Full() {
-		every = 1
+		kills = 88
 	}
-	hosttest.Run(t, every, func(t *testing.T) hosttest.Host {
+	hosttest.Run(t, kills, func(t *testing.T) hosttest.Host {
 		c := space(t)
 		t.Cleanup(func() { record(t, c, path.Base(t.Name())) })
 		return &served{c: c}

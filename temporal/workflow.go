@@ -159,7 +159,7 @@ func (s *supervisor) post(ctx workflow.Context, m *message) error {
 func (s *supervisor) activity(ctx workflow.Context, limit time.Duration) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: limit, HeartbeatTimeout: heartbeat,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1.5, MaximumInterval: 30 * time.Second},
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1}, // after a dead worker; errors have delays of their own
 	})
 }
 

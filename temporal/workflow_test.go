@@ -28,6 +28,7 @@ type script struct {
 	ran      int
 	posted   []message
 	refuse   error
+	failures int // attempts of the first segment that fail
 }
 
 func plays(t *testing.T, segments ...outcome) *script {
@@ -43,6 +44,10 @@ func plays(t *testing.T, segments ...outcome) *script {
 		defer s.mu.Unlock()
 		if in.Run != "r" {
 			return &outcome{Status: runlog.Completed}, nil
+		}
+		if s.failures > 0 {
+			s.failures--
+			return nil, errors.New("the worker is dead")
 		}
 		out := s.segments[min(s.ran, len(s.segments)-1)]
 		s.ran++
@@ -80,6 +85,20 @@ func TestRateLimitIsATimer(t *testing.T) {
 	}
 	if timer < 2*time.Hour {
 		t.Errorf("it waits for %s", timer)
+	}
+}
+
+// The attempts that other workers have refused do not delay the takeover from a dead one.
+func TestTakeoverAfterManyAttempts(t *testing.T) {
+	s := plays(t, outcome{Status: runlog.Completed})
+	s.failures = 9
+	begun := s.Now()
+	s.execute()
+	if err := s.GetWorkflowError(); err != nil || s.failures > 0 {
+		t.Fatalf("%v, %d attempts left", err, s.failures)
+	}
+	if took := s.Now().Sub(begun); took > 10*time.Second {
+		t.Errorf("9 attempts take %s", took)
 	}
 }
 

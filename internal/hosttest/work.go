@@ -17,6 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -42,16 +43,20 @@ type deeds struct {
 	enter chan struct{}  // receives a value for each task at a gate
 	leave chan struct{}
 	fails *atomic.Bool
+	dead  func() bool // whether the process is
 }
 
 func newDeeds() deeds {
-	return deeds{&sync.Mutex{}, map[string]int{}, make(chan struct{}, 100), make(chan struct{}), &atomic.Bool{}}
+	return deeds{mu: &sync.Mutex{}, did: map[string]int{}, enter: make(chan struct{}, 100), leave: make(chan struct{}), fails: &atomic.Bool{}}
 }
 
 // do performs an effect that happens once, which takes 10 tokens.
 func (d *deeds) do(ctx context.Context, t *graph.Task, name string) ([]string, error) {
 	e := &journal.Effect{Key: name, Kind: "tool", Repeat: journal.RepeatByKey, Cost: runlog.Amount{Tokens: 10}}
 	_, err := journal.Do(ctx, t.Scope(), e, func(_ context.Context, key string) (int, error) {
+		if d.dead() {
+			return 0, runlogtest.ErrCrash
+		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.did[t.Scope().Run()+" "+name+" "+key]++

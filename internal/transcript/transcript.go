@@ -425,6 +425,11 @@ func (t *Task) Last() string {
 // Ended reports whether the task has ended.
 func (t *Task) Ended() bool { return t.State != Running && t.State != Waiting }
 
+// AwaitsRun reports whether the task waits for its child run, and for nobody's answer.
+func (t *Task) AwaitsRun() bool {
+	return t.State == Waiting && t.Run != "" && !slices.ContainsFunc(t.Parts, func(p Part) bool { return p.Question != nil && !p.Question.Answered })
+}
+
 // Open returns the open questions.
 func (r *Run) Open() []*Question {
 	var out []*Question

@@ -145,6 +145,22 @@ func TestTaskStates(t *testing.T) {
 	check(transcript.Failed, 2)
 }
 
+// A task that waits for its child run needs nobody, unless it asks a question later.
+func TestAwaitsRun(t *testing.T) {
+	t.Parallel()
+	l := newLog()
+	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "w"})
+	l.add(runlog.KindAsked, "far", runlog.Question{Key: "c", Kind: runlog.QuestionRun, Run: "r-1"})
+	if task := l.fold().Task("far"); !task.AwaitsRun() || task.State != transcript.Waiting || task.Run != "r-1" {
+		t.Errorf("it is %+v", task)
+	}
+	l.add(runlog.KindAnswered, "far", runlog.Answer{Key: "c", By: runlog.ByRun})
+	l.add(runlog.KindAsked, "far", runlog.Question{Key: "q", Text: "Sure?"})
+	if task := l.fold().Task("far"); task.AwaitsRun() || task.State != transcript.Waiting {
+		t.Errorf("then it is %+v", task)
+	}
+}
+
 // A pause is no execution time, neither for the run nor for the task that asks.
 func TestTimeLeavesOutPauses(t *testing.T) {
 	t.Parallel()

@@ -156,6 +156,8 @@ func (p *graphPane) text(i *graphItem, brief bool) (text string, colour func(str
 		sign, word, took = "·", "skipped", ""
 	case t.State == transcript.Failed:
 		sign, word, colour = "✗", "failed", pal.Red
+	case t.AwaitsRun():
+		sign, word = "◌", "waits for a run"
 	case t.State == transcript.Waiting:
 		sign, word, colour = "?", "needs you", pal.Yellow
 	case t.Ended():

@@ -285,7 +285,7 @@ func (v *live) header(s *transcript.Step, width int) string {
 		done, all, what = own[0].ItemsEnd, own[0].Items, "items"
 	}
 	for _, t := range s.Tasks {
-		if t.State == transcript.Waiting {
+		if t.State == transcript.Waiting && !t.AwaitsRun() {
 			waiting++
 		}
 	}

@@ -202,6 +202,8 @@ func (p painter) state(t row, now time.Time) (glyph, doing string, must bool) {
 		doing = p.pal.Yellow("ran on error input: " + strings.Join(t.Bad, ", "))
 	}
 	switch {
+	case t.AwaitsRun():
+		return p.pal.Dim("◌"), "waits for run " + t.Run, true
 	case t.State == transcript.Waiting:
 		return p.pal.Yellow("?"), p.pal.Yellow(needs(t.Task)), true
 	case t.State == transcript.Skipped:

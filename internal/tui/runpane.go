@@ -413,9 +413,11 @@ func (v *runPane) divider(s *transcript.Step, rows []row, path string, w int) []
 		v.cache[key] = drawnBlock{width: w, lines: lines}
 		return lines
 	}
-	done, waiting, failed := 0, 0, 0
+	done, waiting, awaiting, failed := 0, 0, 0, 0
 	for _, x := range rows {
 		switch {
+		case x.AwaitsRun():
+			awaiting++
 		case x.State == transcript.Waiting:
 			waiting++
 		case x.State == transcript.Failed:
@@ -430,7 +432,7 @@ func (v *runPane) divider(s *transcript.Step, rows []row, path string, w int) []
 	case r.Status == runlog.Running && !v.f.ended:
 	case failed > 0:
 		how = "failed"
-	case r.Status == runlog.Paused && waiting > 0:
+	case r.Status == runlog.Paused && waiting+awaiting > 0:
 		how = "waits"
 	default:
 		how = "stopped"
