@@ -338,13 +338,14 @@ func TestCrashPool(t *testing.T) {
 				late = append(late, p.began[id][0].at.Sub(at))
 			}
 			slices.Sort(late)
+			appends := yardstick(t, p.store)
 			goal := map[string]time.Duration{"postgres": 300 * time.Millisecond, "redis": 100 * time.Millisecond}[b.name]
 			if got := at(late, .95); got > 10*goal && faults.Full() { // else other tests run beside it
 				t.Errorf("p95 of the start latency is %v, want %v", got, goal)
 			}
 			faults.Report(t, "3 workers of a pool, 2 killed at random", b.name, runs, begin,
-				"0 lost, %d twice; %d kills, %d taken over, p50 %v p99 %v; worst share %.1f%% off; enqueued %.0f/s, executed %.0f/s; start latency at half load p50 %v p95 %v",
-				twice, kills, len(takeovers), at(takeovers, .5), at(takeovers, .99), worst, float64(runs)/queued.Seconds(), float64(runs)/took.Seconds(), at(late, .5), at(late, .95))
+				"0 lost, %d twice; %d kills, %d taken over, p50 %v p99 %v; worst share %.1f%% off; enqueued %.0f/s, executed %.0f/s; start latency at half load p50 %v p95 %v, an append p50 %v p95 %v",
+				twice, kills, len(takeovers), at(takeovers, .5), at(takeovers, .99), worst, float64(runs)/queued.Seconds(), float64(runs)/took.Seconds(), at(late, .5), at(late, .95), at(appends, .5), at(appends, .95))
 		})
 	}
 }
