@@ -351,8 +351,15 @@ func TestStartInATrace(t *testing.T) {
 	_, ts := serve(t, &Options{})
 	const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	id, _ := start(t, ts, "Go", "Traceparent", caller)
-	if _, records := send(t, ts, "GET", "/runs/"+id+"/records", "operator-token", nil); !strings.Contains(records, `"trace":"`+caller+`"`) && !strings.Contains(records, caller) {
-		t.Errorf("the log has no trace: %.300s", records)
+	_, body := posted(t, ts, "/api/v1/runs", "application/json", `{"workflow":"talk","inputs":{"topic":"Go"}}`, "Traceparent", caller)
+	var started struct{ Run string }
+	if err := json.Unmarshal([]byte(body), &started); err != nil {
+		t.Fatal(err, body)
+	}
+	for _, run := range []string{id, started.Run} {
+		if _, records := send(t, ts, "GET", "/runs/"+run+"/records", "operator-token", nil); !strings.Contains(records, caller) {
+			t.Errorf("the log has no trace: %.300s", records)
+		}
 	}
 }
 

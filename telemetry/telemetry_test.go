@@ -534,3 +534,28 @@ func BenchmarkApply(b *testing.B) {
 		n++
 	}
 }
+
+// What telemetry costs a run of 200 tasks with an effect each: none, a collector, and one that never answers.
+func BenchmarkRun(b *testing.B) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer silent.Close()
+	for _, c := range []struct{ name, collector string }{{"none", ""}, {"collector", newCollector(b).URL}, {"silent", "http://" + silent.Addr().String()}} {
+		b.Run(c.name, func(b *testing.B) {
+			var tel *telemetry.Telemetry
+			if c.collector != "" {
+				var err error
+				if tel, err = telemetry.Open(&telemetry.Config{Endpoint: c.collector, Env: none, Warn: func(string) {}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			e := engine(b, 200, tel)
+			for b.Loop() {
+				run(b, e)
+			}
+			tel.Close()
+		})
+	}
+}
