@@ -228,7 +228,8 @@ func (f *fold) tool(u *unit, r *runlog.Record, d *runlog.Settled, in *intent, st
 		a.last = r.Time
 	}
 	var t, c int
-	if n, err := fmt.Sscanf(d.Key[strings.LastIndex("/"+d.Key, "/turn-"):], "turn-%d/call-%d", &t, &c); n == 2 && err == nil {
+	at := max(strings.LastIndex("/"+d.Key, "/turn-"), 0) // a step calls a tool outside of turns
+	if n, err := fmt.Sscanf(d.Key[at:], "turn-%d/call-%d", &t, &c); n == 2 && err == nil {
 		if v := f.exec.units[fmt.Sprintf("%s/%s[%d.%d]", r.Path, d.Name, t+1, c+1)]; v != nil {
 			for _, inner := range sortedKeys(v.inner) {
 				f.close(v.inner[inner], v.inner[inner].last, "", "")

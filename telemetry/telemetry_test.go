@@ -26,6 +26,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/transcript/recorded"
 	"github.com/superstep-dev/superstep/runlog"
@@ -74,6 +75,9 @@ func logs() map[string][]runlog.Record {
 		"child": log(`0 1 run.started - {"workflow":"part","timed":true,"trace":"`+caller+`","child":{"parent":"aaaa","path":"part","key":"run","depth":1},"queue":{}}`,
 			`900 2 run.resumed - {"timed":true}`, `920 2 run.paused - {"waiting":["only"]}`, `930 3 run.resumed - {"timed":true}`, // is queued again
 			`990 4 run.resumed - {"timed":true}`, `1020 4 task.done only {"node":"only","step":0,"took_ms":15}`, `1021 4 run.finished - {"steps":1}`),
+		"toolstep": log(`0 1 run.started - {"workflow":"fetch","timed":true}`, `1 1 effect.intended get {"key":"call","kind":"tool","name":"fetch","once":true,"input":{"url":"x"}}`,
+			`30 1 effect.settled get {"key":"call","kind":"tool","name":"fetch","took_ms":28,"output":"text"}`, `31 1 task.done get {"node":"get","step":0,"took_ms":30}`,
+			`60 1 effect.settled work {"key":"search-0","kind":"tool","name":"search","took_ms":8,"output":{"Text":"x","Error":true}}`, `61 1 run.finished - {"steps":1}`),
 		"overnight": log(`0 1 run.started - {"workflow":"ask","timed":true}`, `10 1 question.asked gate {"key":"q","question":"May I?","kind":"gate"}`, `11 1 run.paused - {"waiting":["gate"]}`,
 			`36000000 2 question.answered gate {"key":"q","answer":"yes"}`, `36000010 3 run.resumed - {"timed":true}`, `36000040 3 task.done gate {"node":"gate","step":0,"took_ms":20}`, `36000041 3 run.finished - {"steps":1}`),
 		"takeover": log(`0 1 run.started - {"workflow":"agent","timed":true}`,
@@ -489,6 +493,38 @@ func TestBadCollectors(t *testing.T) {
 				t.Errorf("told %q", told)
 			}
 		})
+	}
+}
+
+// No log ends the program, whatever its keys, paths and data are: a stranger may have written it.
+func TestStrangeLogs(t *testing.T) {
+	t.Parallel()
+	rnd, _ := faults.Rand(t)
+	strange := []string{"", "/", "call", "turn-0", "turn-", "/turn-1/call-", "turn-0/call-0", "a/turn-0/call-99999999999999999999", "compact-0", "[", "x[1.1]", "x/y[0.0]/z", "\xff"}
+	for range faults.N(2000) {
+		for name, recs := range logs() {
+			tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(telemetry.IDs()))
+			s := telemetry.NewSpans(tp, &telemetry.Options{Content: true, Supersteps: true, OpenInference: true})
+			for i, r := range recs {
+				var d map[string]any
+				if r.Seq = uint64(i + 1); rnd.IntN(3) == 0 && json.Unmarshal(r.Data, &d) == nil {
+					key := []string{"key", "kind", "name", "took_ms", "input", "output", "node", "attempt"}[rnd.IntN(8)]
+					d[key] = []any{strange[rnd.IntN(len(strange))], -1, nil, []any{1}, map[string]any{"message": 1}}[rnd.IntN(5)]
+					r.Data, _ = json.Marshal(d)
+				}
+				if rnd.IntN(8) == 0 {
+					r.Path = strange[rnd.IntN(len(strange))]
+				}
+				func() {
+					defer func() {
+						if p := recover(); p != nil {
+							t.Fatalf("%s: %s %q %s: %v", name, r.Kind, r.Path, r.Data, p)
+						}
+					}()
+					s.Apply("r", r, true)
+				}()
+			}
+		}
 	}
 }
 
