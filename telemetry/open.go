@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -89,8 +90,9 @@ func open(c *Config, wait bool) (*Telemetry, error) {
 	if ms, err := strconv.Atoi(env("OTEL_EXPORTER_OTLP_TIMEOUT")); err == nil && ms > 0 {
 		client.Timeout = time.Duration(ms) * time.Millisecond
 	}
+	closing := make(chan struct{})
 	sender := func(signal, endpoint string) (*sender, error) {
-		s := &sender{client: client, url: cmp.Or(endpoint, base+"/v1/"+strings.ToLower(signal)), gzip: env("OTEL_EXPORTER_OTLP_COMPRESSION") == "gzip"}
+		s := &sender{client: client, closing: closing, url: cmp.Or(endpoint, base+"/v1/"+strings.ToLower(signal)), gzip: env("OTEL_EXPORTER_OTLP_COMPRESSION") == "gzip"}
 		u, err := url.Parse(s.url)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			return nil, errors.New("the address of the collector is no URL such as " + usual)
@@ -152,7 +154,7 @@ func Send(ctx context.Context, run string, recs iter.Seq2[runlog.Record, error],
 	return t.queue.all, err
 }
 
-// Close sends what is left, for at most 2 s.
+// Close sends what is left, for at most 2 s. It does not wait for a collector that is not there.
 func (t *Telemetry) Close() {
 	if t == nil {
 		return
@@ -160,6 +162,7 @@ func (t *Telemetry) Close() {
 	t.close.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), flushWait)
 		defer cancel()
+		close(t.queue.to.closing)
 		var both sync.WaitGroup
 		both.Go(func() { t.queue.stop(ctx) })
 		if t.meters != nil {
@@ -231,9 +234,10 @@ type sender struct {
 	url, shown string
 	header     http.Header
 	gzip       bool
+	closing    chan struct{} // closed when a collector that is not there is not to be waited for
 }
 
-// post tries three times while the collector is busy.
+// post tries three times while the collector is busy, or may be back soon.
 func (s *sender) post(ctx context.Context, body []byte) error {
 	if s.gzip {
 		var b bytes.Buffer
@@ -247,8 +251,14 @@ func (s *sender) post(ctx context.Context, body []byte) error {
 		if !again || n == 3 {
 			return err
 		}
+		var closing chan struct{}
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			closing = s.closing
+		}
 		select {
 		case <-ctx.Done():
+			return err
+		case <-closing:
 			return err
 		case <-time.After(time.Duration(n) * time.Second):
 		}
