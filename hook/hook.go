@@ -31,12 +31,14 @@ type Hook struct {
 	Node func(ctx context.Context, at *At, state any, next NodeFunc) (update any, err error)
 }
 
-// What a Hook calls to go on.
-type (
-	ModelFunc func(ctx context.Context, req *model.Request) (*model.Response, error)
-	ToolFunc  func(ctx context.Context) (tool.Result, error)
-	NodeFunc  func(ctx context.Context) (update any, err error)
-)
+// A ModelFunc goes on with a turn of a model.
+type ModelFunc func(ctx context.Context, req *model.Request) (*model.Response, error)
+
+// A ToolFunc goes on with a call of a tool.
+type ToolFunc func(ctx context.Context) (tool.Result, error)
+
+// A NodeFunc goes on with a node, and returns its update.
+type NodeFunc func(ctx context.Context) (update any, err error)
 
 // At is the place of a call in its run.
 type At struct {
