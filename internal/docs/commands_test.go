@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/superstep-dev/superstep/internal/faults"
 )
 
 const commandsPage = "docs/commands.md"
@@ -18,6 +20,7 @@ var listed = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) +\S`)
 // The page of commands has the help of each command, and so every flag. -update writes it.
 func TestCommandsPage(t *testing.T) {
 	t.Parallel()
+	faults.Unraced(t)
 	dir, err := command()
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/superstep-dev/superstep/internal/faults"
 )
 
 const module = "github.com/superstep-dev/superstep"
@@ -166,6 +168,7 @@ func check(block string, exports map[string]string) (errs []error) {
 
 func TestCommandsInDocumentation(t *testing.T) {
 	t.Parallel()
+	faults.Unraced(t)
 	dir, err := command()
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/superstep-dev/superstep/internal/faults"
 )
 
 // The first two commands of the README are the main job on a fresh machine and the check, and it is short.
@@ -32,6 +34,7 @@ func TestReadme(t *testing.T) {
 // The brief in the README is what the first command prints, over the one file of Go that it quotes.
 func TestReadmeBrief(t *testing.T) {
 	t.Parallel()
+	faults.Unraced(t)
 	dir, err := command()
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +70,7 @@ func TestPicture(t *testing.T) {
 	if err := xml.Unmarshal([]byte(svg), new(struct{ XMLName xml.Name })); err != nil || len(svg) > 100_000 {
 		t.Errorf("it has %d bytes, want at most 100,000, and is it XML: %v", len(svg), err)
 	}
+	faults.Unraced(t)
 	dir, err := command()
 	if err != nil {
 		t.Fatal(err)

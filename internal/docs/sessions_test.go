@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/superstep-dev/superstep/internal/faults"
 )
 
 var update = flag.Bool("update", false, "write what commands print into the sessions of the pages")
@@ -55,6 +57,7 @@ func TestSessions(t *testing.T) {
 			t.Skipf("sessions need a shell and %s: %v", program, err)
 		}
 	}
+	faults.Unraced(t)
 	dir, err := command()
 	if err != nil {
 		t.Fatal(err)
