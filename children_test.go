@@ -14,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -262,6 +263,32 @@ func TestChildrenAreCancelled(t *testing.T) {
 	}
 	if len(f.worked) > 0 {
 		t.Errorf("%v", f.worked)
+	}
+}
+
+// A process that dies between the cancellation of a run and those of its children leaves them. Cancelling the run again reaches them.
+func TestChildrenAreCancelledAgain(t *testing.T) {
+	t.Parallel()
+	store := runlogtest.NewMortal()
+	f := &family{child: &graph.Child{}, leaf: func(ctx context.Context, _ *graph.Task, _ int) error {
+		_, err := graph.Ask[string](ctx, graph.Question{Text: "Which?"})
+		return err
+	}}
+	e := engine(t, store, f.workflows(t)...)
+	r := f.start(t, e, "parent", 2, nil)
+	ends(t, r, runlog.Paused)
+	store.DieAt(1, true)
+	_ = e.Cancel(t.Context(), r.ID())
+	store.Revive()
+	e = engine(t, store, f.workflows(t)...)
+	if got := children(t, e, r.ID()); got[runlog.Paused] == 0 || info(t, e, r.ID()).Status != runlog.Cancelled {
+		t.Fatalf("%v", got)
+	}
+	if err := e.Cancel(t.Context(), r.ID()); !errors.As(err, new(*runlog.EndedError)) {
+		t.Errorf("%v", err)
+	}
+	if got := children(t, e, r.ID()); got[runlog.Cancelled] != 2 {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -522,7 +522,8 @@ func (e *Engine) finished(ctx context.Context, info runlog.Info) (*Run, error) {
 	return r, nil
 }
 
-// Cancel cancels a run and its child runs, whichever process executes it. If none does, the run is cancelled when Cancel returns; otherwise soon after.
+// Cancel cancels a run and its child runs, whichever process executes it. If none does, the run is cancelled when Cancel returns; otherwise soon after. For a
+// run that has ended it returns *runlog.EndedError, and cancels child runs that a crash has left.
 func (e *Engine) Cancel(ctx context.Context, id string) error {
 	leave, err := e.enter()
 	if err != nil {
@@ -534,6 +535,9 @@ func (e *Engine) Cancel(ctx context.Context, id string) error {
 		return err
 	}
 	if info.Status.Ended() {
+		if err := e.cancelChildren(ctx, &info); err != nil { // a process may have died before it did
+			return err
+		}
 		return &runlog.EndedError{ID: id, Status: info.Status}
 	}
 	j, err := e.open(ctx, id, &journal.Options{Quarantined: true})
