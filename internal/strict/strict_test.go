@@ -149,8 +149,8 @@ func TestDecodeTakesNoTime(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
-		t.Error("it takes longer than 5 s")
+	case <-time.After(time.Minute):
+		t.Error("it takes longer than a minute")
 	}
 	if _, err := strict.Decode([]byte(`{"a/b":[{},{"c":1,"c":2}]}`)); err == nil || err.Error() != "/a~1b/1/c: given twice" {
 		t.Error(err)
