@@ -89,7 +89,7 @@ such as TEMPORAL_ADDRESS, TEMPORAL_API_KEY and TEMPORAL_TLS.`,
 The run is created in the store, and a worker executes it. Inputs are given as for superstep run: free
 text, key=value, or - for standard input.`,
 		Example: "  superstep-temporal start research \"Why segments?\" --id why-segments\n  superstep-temporal start research question=\"Why segments?\" --place gpu",
-		RunE:    func(cmd *cobra.Command, args []string) error { return f.start(cmd, args) },
+		RunE:    f.start,
 	}
 	start.Flags().StringSliceVar(&f.place, "place", nil, "the `LABELS` that the run's worker must have, such as gpu,acp")
 	start.Flags().StringVar(&f.id, "id", "", "the `ID` of the run; a second start with it starts nothing")
