@@ -13,7 +13,7 @@ import (
 
 // A Hook is called around model calls, tool calls and nodes. A nil function leaves them alone.
 //
-// Each function calls next, at most once, to go on, and returns what next returned, or something else. If it does not call next, what it returns stands in
+// Each function calls next, at most once, to continue, and returns what next returned, or something else. If it does not call next, what it returns stands in
 // for the call. It is called at several places at once.
 //
 // The log records what the hooks return. So a resumed run takes what is recorded and calls no hook for it, and a replay calls Node alone. Node must
@@ -31,13 +31,13 @@ type Hook struct {
 	Node func(ctx context.Context, at *At, state any, next NodeFunc) (update any, err error)
 }
 
-// A ModelFunc goes on with a turn of a model.
+// A ModelFunc continues with a turn of a model.
 type ModelFunc func(ctx context.Context, req *model.Request) (*model.Response, error)
 
-// A ToolFunc goes on with a call of a tool.
+// A ToolFunc continues with a call of a tool.
 type ToolFunc func(ctx context.Context) (tool.Result, error)
 
-// A NodeFunc goes on with a node, and returns its update.
+// A NodeFunc continues with a node, and returns its update.
 type NodeFunc func(ctx context.Context) (update any, err error)
 
 // At is the place of a call in its run.
@@ -50,13 +50,13 @@ type At struct {
 
 type key struct{}
 
-// With returns a context in which graphs and agents call the hooks, within those that ctx has already. The first hook is the outermost. Engines do it for
-// their runs; it is for programs that run a graph or an agent themselves.
+// With returns a context in which graphs and agents call the hooks, in place of those that ctx has: a run that is started within another
+// has its hooks once. The first hook is the outermost. Engines do it for their runs; it is for programs that run a graph or an agent themselves.
 func With(ctx context.Context, hooks ...Hook) context.Context {
 	if len(hooks) == 0 {
 		return ctx
 	}
-	return context.WithValue(ctx, key{}, slices.Concat(of(ctx), hooks))
+	return context.WithValue(ctx, key{}, hooks)
 }
 
 func of(ctx context.Context) []Hook {

@@ -82,9 +82,6 @@ func TestKilledAtEveryAppend(t *testing.T) {
 		ended := false
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("append %d, after %v", n, after), func(t *testing.T) {
-				if testing.Short() && n%4 != 1 {
-					t.Skip("a sample")
-				}
 				s := open(t, "working")
 				asked, over := s.killedAt(t, n, after)
 				ended = over
@@ -100,7 +97,7 @@ func TestKilledAtEveryAppend(t *testing.T) {
 			break
 		}
 	}
-	if questions[string(runlog.QuestionUnknown)] == 0 && !testing.Short() {
+	if questions[string(runlog.QuestionUnknown)] == 0 {
 		t.Error("no crash left an unknown outcome")
 	}
 	t.Log("questions", questions)

@@ -451,9 +451,6 @@ func killedAtEveryAppend(t *testing.T, script string) {
 		ended := false
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("append %d, after %v", n, after), func(t *testing.T) {
-				if testing.Short() && n%4 != 1 {
-					t.Skip("a sample")
-				}
 				s, made := equip(t, script, rules{"make": tool.Ask}, nil)
 				kinds, over := s.killedAt(t, n, after)
 				ended = over
@@ -469,7 +466,7 @@ func killedAtEveryAppend(t *testing.T, script string) {
 			break
 		}
 	}
-	if asked[string(runlog.QuestionUnknown)] == 0 && !testing.Short() {
+	if asked[string(runlog.QuestionUnknown)] == 0 {
 		t.Error("no crash left an unknown outcome")
 	}
 	t.Log("questions", asked)

@@ -13,8 +13,10 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// points are where a process dies: the failpoints of the journal, and in the store right before and after an append is durable.
-var points = [...]string{"journal.before-append", "journal.after-append", "effect.before", "effect.after", storeBefore, storeAfter}
+// points returns where a process dies: the failpoints of the journal, and in the store right before and after an append is durable.
+func points() []string {
+	return []string{"journal.before-append", "journal.after-append", "effect.before", "effect.after", storeBefore, storeAfter}
+}
 
 const storeBefore, storeAfter = "store.before", "store.after"
 
@@ -88,7 +90,7 @@ func killed(t *testing.T, n int, open func(t *testing.T) Host) {
 	for _, c := range courses() {
 		whole := begin(t, InProcess())
 		whole.take(&c)
-		for _, point := range points {
+		for _, point := range points() {
 			hits := whole.death.hits[point]
 			if strings.HasPrefix(point, "store.") {
 				hits = whole.death.hits["journal.before-append"]
