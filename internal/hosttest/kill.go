@@ -3,6 +3,7 @@ package hosttest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -90,10 +91,13 @@ func killed(t *testing.T, n int, open func(t *testing.T) Host) {
 	for _, c := range courses() {
 		whole := begin(t, InProcess())
 		whole.take(&c)
+		whole.death.mu.Lock() // child runs may not have ended
+		reached := maps.Clone(whole.death.hits)
+		whole.death.mu.Unlock()
 		for _, point := range points() {
-			hits := whole.death.hits[point]
+			hits := reached[point]
 			if strings.HasPrefix(point, "store.") {
-				hits = whole.death.hits["journal.before-append"]
+				hits = reached["journal.before-append"]
 			}
 			for at := range hits {
 				all = append(all, one{c, point, at, hits})
