@@ -51,7 +51,7 @@ var groups = []struct {
 	commands  string
 }{
 	{"run", "Run:", "run runs console ralph demo schedule worker serve"},
-	{"write", "Write recipes:", "init lint workflows"},
+	{"write", "Write recipes:", "init lint eval workflows"},
 	{"use", "Agents and models:", "agents tools skills models"},
 	{"allow", "Permissions:", "trust permissions sandbox"},
 	{"self", "This command:", "config doctor completion help man version"},
@@ -130,7 +130,7 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 		return bare(cmd, args)
 	}
 	run := newRunCommand(a)
-	root.AddCommand(initCommand(a), lintCommand(a))
+	root.AddCommand(initCommand(a), lintCommand(a), evalCommand(a))
 	if a.opt.Demo {
 		root.AddCommand(demoCommand(a))
 	}

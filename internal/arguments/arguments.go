@@ -79,9 +79,9 @@ func (g *Given) names(input string) bool {
 	return false
 }
 
-// takesModel reports whether a workflow has an input named model, which --model then sets. A recipe that
+// TakesModel reports whether a workflow has an input named model, which --model then sets. A recipe that
 // has such an input means something of its own by it.
-func takesModel(w *workflow.Workflow) bool {
+func TakesModel(w *workflow.Workflow) bool {
 	return w.Pin == nil && slices.ContainsFunc(w.List(), func(in workflow.Input) bool { return in.Name == "model" })
 }
 
@@ -115,7 +115,7 @@ func (g *Given) Inputs(w *workflow.Workflow) (json.RawMessage, error) {
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
-	if g.Model != "" && takesModel(w) && named["model"] == nil && file["model"] == nil && !g.names("model") {
+	if g.Model != "" && TakesModel(w) && named["model"] == nil && file["model"] == nil && !g.names("model") {
 		named["model"] = []string{g.Model}
 	}
 

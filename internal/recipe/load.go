@@ -30,7 +30,7 @@ func (p *reading) load(text []byte) *yaml.Node {
 	var doc, second yaml.Node
 	switch err = l.Load(&doc); {
 	case errors.Is(err, io.EOF):
-		p.add(Pos{1, 1}, codeEmpty, "the recipe is empty; it needs a name and steps")
+		p.add(Pos{1, 1}, codeEmpty, "the %s is empty; it needs %s", p.noun, p.needs)
 		return nil
 	case err != nil:
 		p.syntax(err)
@@ -41,7 +41,7 @@ func (p *reading) load(text []byte) *yaml.Node {
 	case err != nil:
 		p.syntax(err)
 	default:
-		p.add(posOf(&second), codeDocuments, "a second document starts here; one recipe per file")
+		p.add(posOf(&second), codeDocuments, "a second document starts here; one %s per file", p.noun)
 	}
 	if len(doc.Content) == 0 {
 		return nil
@@ -49,7 +49,7 @@ func (p *reading) load(text []byte) *yaml.Node {
 	root := doc.Content[0]
 	p.tree(root, 1)
 	if root.Kind == yaml.ScalarNode && root.Value == "" && root.Style == 0 {
-		p.add(Pos{1, 1}, codeEmpty, "the recipe is empty; it needs a name and steps")
+		p.add(Pos{1, 1}, codeEmpty, "the %s is empty; it needs %s", p.noun, p.needs)
 		return nil
 	}
 	return root
@@ -58,7 +58,7 @@ func (p *reading) load(text []byte) *yaml.Node {
 // readable checks the text before it is parsed as YAML.
 func (p *reading) readable(text []byte) bool {
 	if len(text) > MaxBytes {
-		p.add(Pos{}, codeLarge, "the recipe is over 1 MiB (%d bytes); shorten its texts, or have steps read files", len(text))
+		p.add(Pos{}, codeLarge, "the %s is over 1 MiB (%d bytes); shorten its texts, or have steps read files", p.noun, len(text))
 		return false
 	}
 	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
@@ -66,7 +66,7 @@ func (p *reading) readable(text []byte) bool {
 		return false
 	}
 	if len(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))) == 0 {
-		p.add(Pos{1, 1}, codeEmpty, "the recipe is empty; it needs a name and steps")
+		p.add(Pos{1, 1}, codeEmpty, "the %s is empty; it needs %s", p.noun, p.needs)
 		return false
 	}
 	fine, line, col := true, 1, 1

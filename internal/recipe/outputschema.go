@@ -12,10 +12,10 @@ import (
 	"github.com/superstep-dev/superstep/internal/strict"
 )
 
-// outputSchema reads the schema of a step's output. It is complete and has no external references.
-func (p *reading) outputSchema(n *yaml.Node) *jsonschema.Schema {
+// outputSchema reads the schema of an output, which is the value of a key. It is complete and has no external references.
+func (p *reading) outputSchema(n *yaml.Node, key, of string) *jsonschema.Schema {
 	if n.Kind != yaml.MappingNode {
-		p.wrongType(n, "`output` of a step", "a map, a JSON Schema")
+		p.wrongType(n, "`"+key+"` of "+of, "a map, a JSON Schema")
 		return nil
 	}
 	p.keywords(n, slices.Sorted(maps.Keys(schemaWords)))
@@ -24,21 +24,21 @@ func (p *reading) outputSchema(n *yaml.Node) *jsonschema.Schema {
 	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(p.json(n), &s); err != nil {
-		p.add(posOf(n), codeSchema, "`output` is no JSON Schema: %v", err)
+		p.add(posOf(n), codeSchema, "`%s` is no JSON Schema: %v", key, err)
 		return nil
 	}
 	if bad := unknownType(&s, 0); bad != "" {
-		p.add(posOf(n), codeSchema, "`output` is no JSON Schema: there is no type %s; there are string, integer, number, boolean, array, object and null",
-			quoted(bad))
+		p.add(posOf(n), codeSchema, "`%s` is no JSON Schema: there is no type %s; there are string, integer, number, boolean, array, object and null",
+			key, quoted(bad))
 		return nil
 	}
 	if _, err := s.CloneSchemas().Resolve(nil); err != nil {
-		p.add(posOf(n), codeSchema, "`output` is no JSON Schema: %v", err)
+		p.add(posOf(n), codeSchema, "`%s` is no JSON Schema: %v", key, err)
 		return nil
 	}
 	if err := strict.CheckJSON(s.CloneSchemas(), "null"); err != nil {
 		if _, why, bad := strings.Cut(err.Error(), "invalid output schema: "); bad {
-			p.add(posOf(n), codeSchema, "`output` is no JSON Schema that can be checked: %s", why)
+			p.add(posOf(n), codeSchema, "`%s` is no JSON Schema that can be checked: %s", key, why)
 			return nil
 		}
 	}

@@ -31,7 +31,7 @@ func CheckText(file string, text []byte, w *World) Problems {
 
 // read returns the readable part of a recipe.
 func read(file string, text []byte) (*Recipe, Problems) {
-	p := &reading{file: file, src: newSource(text), hints: hintBudget}
+	p := newReading(file, text, "recipe", "a name and steps")
 	r := &Recipe{File: file, Source: text, Concurrency: DefaultConcurrency}
 	if root := p.load(text); root != nil {
 		if top := p.recipe(root, r); !p.tooMany() {
@@ -46,9 +46,11 @@ func read(file string, text []byte) (*Recipe, Problems) {
 // hintBudget bounds the work for did-you-mean, in pairs of letters compared.
 const hintBudget = 3_000_000
 
-// A reading is the reading of one recipe.
+// A reading is the reading of one recipe, or of an evaluation.
 type reading struct {
 	file     string
+	noun     string // what the file is
+	needs    string // what it cannot be without
 	src      *source
 	problems Problems
 	hints    int
@@ -56,6 +58,10 @@ type reading struct {
 	inputs     []Input
 	conditions int     // their bytes
 	steps      []*step // all of them, in the order of the file
+}
+
+func newReading(file string, text []byte, noun, needs string) *reading {
+	return &reading{file: file, noun: noun, needs: needs, src: newSource(text), hints: hintBudget}
 }
 
 func (p *reading) full() bool { return len(p.problems) > maxProblems }

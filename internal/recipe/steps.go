@@ -190,7 +190,7 @@ func (p *reading) step(n *yaml.Node, in *block) *step {
 		{"depends_on", func(v *yaml.Node) { p.dependsOn(v, s) }},
 		{"when", func(v *yaml.Node) { s.When = p.condition(v, "`when`", &s.sites) }},
 		{"gate", func(v *yaml.Node) { s.Gate = p.gate(v, s) }},
-		{"output", func(v *yaml.Node) { s.Step.Output = p.outputSchema(v) }},
+		{"output", func(v *yaml.Node) { s.Step.Output = p.outputSchema(v, "output", "a step") }},
 		{"output_retries", func(v *yaml.Node) { s.Tries = int(p.wholeIn(v, "`output_retries`", 0, 10)) }},
 		{"retry", func(v *yaml.Node) { s.Retry = p.retry(v) }},
 		{"timeout", func(v *yaml.Node) { s.Timeout = p.duration(v, "`timeout`") }},
