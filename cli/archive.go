@@ -21,9 +21,10 @@ import (
 func runsExport(a *app) *cobra.Command {
 	f := host.ExportOptions{Out: a.out}
 	var otlp string
+	var asCase bool
 	cmd := &cobra.Command{
-		Use: "export ID", Short: "Export a run as one JSON Lines file, or as a folder to read", ValidArgsFunction: a.ids,
-		Long: `Export a run as one JSON Lines file, or as a folder to read
+		Use: "export ID", Short: "Export a run as one JSON Lines file, as a folder to read, or as a case", ValidArgsFunction: a.ids,
+		Long: `Export a run as one JSON Lines file, as a folder to read, or as a case
 
 Credentials are taken out of what is written. With --unredacted the file is the log as it is, which
 can be imported elsewhere and replayed there.`,
@@ -31,6 +32,7 @@ can be imported elsewhere and replayed there.`,
 			"runs export @last > run.jsonl", "",
 			"runs export 7f3a --file run.jsonl --unredacted", "as it is, to go on with it elsewhere",
 			"runs export 7f3a --dir out", "run.json, agents, reports and logs",
+			"runs export 7f3a --case --file brief.eval.yaml", "add a case for eval, with its inputs and its output",
 			"runs export 7f3a --otlp", "its spans, to OTEL_EXPORTER_OTLP_ENDPOINT"),
 		RunE: a.onRun(func(ctx context.Context, _ *superstep.Engine, info runlog.Info, args []string) error {
 			if len(args) > 1 {
@@ -42,6 +44,12 @@ can be imported elsewhere and replayed there.`,
 			if otlp != "" {
 				return a.sendSpans(ctx, info.ID, otlp, f.File != "" || f.Dir != "")
 			}
+			if asCase {
+				if f.Dir != "" || f.Unredacted {
+					return usage("runs export: --case goes with --file alone")
+				}
+				return a.exportCase(ctx, &info, f.File)
+			}
 			wrote := cmp.Or(f.Dir, f.File)
 			if err := a.host().Export(ctx, info.ID, &f); err != nil || wrote == "" {
 				return err
@@ -52,6 +60,7 @@ can be imported elsewhere and replayed there.`,
 	cmd.Flags().StringVar(&f.File, "file", "", "write the log into this `file` (default: standard output)")
 	cmd.Flags().StringVar(&f.Dir, "dir", "", "write a folder for people into this `folder`")
 	cmd.Flags().BoolVar(&f.Unredacted, "unredacted", false, "take nothing out")
+	cmd.Flags().BoolVar(&asCase, "case", false, "write a case for eval; with --file, add it to the cases there")
 	cmd.Flags().StringVar(&otlp, "otlp", "", "send the spans of the run to a collector, by `url`; none for the one of the environment")
 	cmd.Flags().Lookup("otlp").NoOptDefVal = environment
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

@@ -626,7 +626,7 @@ func (ev *evaluating) report(r *evaluate.Report) error {
 		ev.out.line(ev.tty.Wrap(r.Comparisons[i].Sentence()))
 	}
 	if r.Judge != nil {
-		ev.out.line("the judge: " + r.Judge.String())
+		ev.out.line("the judge has cost " + r.Judge.String())
 	}
 	for i := range r.Variants {
 		for j := range r.Variants[i].Cases {

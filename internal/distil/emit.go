@@ -67,6 +67,13 @@ func (p *plan) description() string {
 	return line(clean.Text(p.rec.started.Title), 200)
 }
 
+// YAML returns a value as YAML, with what is between it and its key. Lines after the first are indented more than by indent.
+func YAML(v any, indent string) string {
+	w := &writer{}
+	w.value(v, indent, true)
+	return w.String()
+}
+
 type writer struct{ strings.Builder }
 
 func (w *writer) input(in *input) {

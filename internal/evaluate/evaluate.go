@@ -68,7 +68,7 @@ func Check(c *recipe.Criterion, r *recipe.Ran) Verdict {
 	switch {
 	case c.Schema != nil:
 		if err := strict.CheckJSON(c.Schema.CloneSchemas(), string(r.Output)); err != nil {
-			v.Why = err.Error()
+			v.Why = strings.ReplaceAll(err.Error(), "\n- ", " ")
 		}
 	case strings.TrimSpace(c.Holds.String()) == golden:
 		v.Why = difference(r.Expected, r.Output)
