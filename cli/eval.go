@@ -270,6 +270,9 @@ func (ev *evaluating) attempts(ctx context.Context, cells []evaluate.Cell) ([]*a
 				return nil, err
 			}
 			p, err := s.prepare(inputs)
+			if err == nil {
+				err = ev.answerable(p, c)
+			}
 			if wrong, ok := errors.AsType[*workflow.InputsError](err); ok {
 				for _, why := range wrong.Problems {
 					problems = append(problems, fmt.Sprintf("%s:%d: case %s, variant %s: %s", ev.file.File, c.Pos.Line, c.Name, v.Name, why))
@@ -342,6 +345,18 @@ func (s *subject) prepare(inputs json.RawMessage) (*preparation, error) {
 		p.definition = flow.Shape()
 	}
 	return p, err
+}
+
+// answerable returns an error if the answers of a case fit no step.
+func (ev *evaluating) answerable(p *preparation, c *recipe.Case) error {
+	answers, err := tui.ParseAnswers("the answer of case "+c.Name+":", c.Answers)
+	if err != nil {
+		return err
+	}
+	before := ev.opened
+	defer func() { ev.opened = before }()
+	ev.opened = p.host
+	return checkAhead(ev.app, p.flow, p.inputs, answers)
 }
 
 // attempt returns a run, whose ID says all that it depends on.
@@ -482,7 +497,8 @@ func (ev *evaluating) result(ctx context.Context, at *attempt, c *recipe.Case) (
 	r := &evaluate.Run{Run: at.id, Status: e.status, Duration: e.duration.Milliseconds(), Cost: used.Cost}
 	switch {
 	case e.err != nil:
-		r.Why, r.Next = transcript.Line(strings.ReplaceAll(e.err.Message, "run "+at.id, "the run")), e.err.Next
+		r.Why = transcript.Line(strings.ReplaceAll(e.err.Message, "run "+at.id, "the run"))
+		r.Next = slices.DeleteFunc(slices.Clone(e.err.Next), func(s string) bool { return strings.Contains(s, "--on-ask") }) // nobody is asked here
 	case !e.status.Ended():
 		r.Why = fmt.Sprintf("the run is %s", e.status)
 		if len(e.open) > 0 {

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/superstep-dev/superstep/host"
@@ -34,6 +36,17 @@ func (a *app) exportCase(ctx context.Context, info *runlog.Info, file string) er
 	}
 	if w, err := a.host().Find(info.Workflow); err == nil {
 		callersOnly(r, w)
+	} else if _, name, err := a.host().At(info.Workflow + ".yaml"); err == nil && name == info.Workflow { // it was run by its path, probably by this one
+		if at, err := filepath.Rel(filepath.Dir(absolute(cmp.Or(file, name))), absolute(name+".yaml")); err == nil {
+			r.Workflow = at
+		}
+	}
+	var said struct{ Text *string }
+	if info.Workflow == "agent" && json.Unmarshal(r.Output, &said) == nil && said.Text != nil { // the rest says which model it was
+		r.Check = "output.text == expected"
+		if r.Output, err = json.Marshal(*said.Text); err != nil {
+			return err
+		}
 	}
 	var text []byte
 	if file != "" {

@@ -75,6 +75,9 @@ func checked() []string {
 	return []string{"output", "expected", "inputs", "status", "cost", "seconds", "tokens", "turns", "calls"}
 }
 
+// Unused is the code of the problem that no check looks at the expected output of a case.
+const Unused = codeUnused
+
 // The limits of an evaluation.
 const (
 	maxRuns    = 1000
@@ -202,7 +205,7 @@ func (p *reading) cases(list []*yaml.Node, common []Criterion) []Case {
 		c.Checks = slices.Concat(common, own)
 		looks := slices.ContainsFunc(c.Checks, func(c Criterion) bool { return c.expects() })
 		if expected != nil && !looks && p.problems.Err() == nil {
-			p.add(posOf(expected), codeUnused, "no check looks at `expected`; add the check `output == expected`, or a judge")
+			p.add(posOf(expected), Unused, "no check looks at `expected`; add the check `output == expected`, or a judge")
 		}
 		out = append(out, c)
 	}
@@ -299,8 +302,13 @@ func (c *Condition) Test(r *Ran) (why string, err error) {
 	}
 	var seen []string
 	for _, ref := range c.Refs() {
-		if v, err := s.value(ref, true); err == nil && !slices.Contains(seen, ref.String()) {
-			seen = append(seen, ref.String())
+		if slices.Contains(seen, ref.String()) {
+			continue
+		}
+		seen = append(seen, ref.String())
+		if v, err := s.value(ref, true); err != nil {
+			why += ", " + err.Error()
+		} else {
 			why += fmt.Sprintf(", %s is %s", ref.String(), oneLine(string(compact(v)), 120))
 		}
 	}
