@@ -122,6 +122,9 @@ type shared struct {
 	limits   *unlisted.Limits // of models; nil until the store is open
 	agents   *acp.Pool        // of other programs, nil before one is used
 
+	probing sync.Mutex
+	probed  string // what confines commands here, "" before it is known
+
 	telemetry sync.Once
 	sends     *telemetry.Telemetry // nil if it is off
 	sendsNot  error

@@ -226,11 +226,17 @@ func (h *Host) sandboxMode() (string, error) {
 	if off {
 		return sandboxOff, nil
 	}
-	s, err := sandbox.New(&sandbox.Options{Home: h.Home(), Environ: h.cfg.Environ})
-	if err != nil {
-		return "", err
+	h.all.probing.Lock() // it starts processes, and always finds the same
+	defer h.all.probing.Unlock()
+	if h.all.probed == "" {
+		s, err := sandbox.New(&sandbox.Options{Home: h.Home(), Environ: h.cfg.Environ})
+		if err != nil {
+			return "", err
+		}
+		h.all.probed = s.String()
+		return h.all.probed, s.Close()
 	}
-	return s.String(), s.Close()
+	return h.all.probed, nil
 }
 
 // sandboxOff reports whether the user wants no sandbox.
