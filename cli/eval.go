@@ -18,7 +18,6 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
-	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/evaluate"
 	"github.com/superstep-dev/superstep/internal/inwords"
@@ -216,7 +215,7 @@ func (ev *evaluating) subject(ctx context.Context, base *host.Host, name, model 
 		set.Model, set.UserModel = model, ""
 		ev.opened = base.With(set)
 	}
-	if strings.ContainsAny(name, `/\`) || catalog.IsRecipeFile(name) {
+	if base.IsFile(name) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(filepath.Dir(ev.path), name)
 		}

@@ -33,6 +33,7 @@ var builtins = []struct {
 	{"due-diligence", 5, "Five agents", "researcher", "map ∥ research → challenge ∥ verify → verdict → decide"},
 	{"fan-out-and-synthesize", 10, "ten agents", "general-purpose", "split → work*{do} → synthesize"},
 	{"generate-and-filter", 19, "19 agents", "general-purpose", "criteria ∥ generate*{ideas} → distinct → judge*{score} → rank"},
+	{"judge-result", 1, "", "", "verdict"},
 	{"loop-until-done", 10, "ten agents", "worker", "rounds↻{work → judge}"},
 	{"research-and-brief", 7, "seven agents", "researcher", "gather → angles → dig?*{answer} → brief"},
 	{"tournament", 11, "Eleven agents", "general-purpose", "candidates*{attempt} → judges*{compare} → final"},

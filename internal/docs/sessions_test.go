@@ -220,6 +220,7 @@ var differs = []struct {
 	re *regexp.Regexp
 	by string
 }{
+	{regexp.MustCompile(`\beval-[0-9a-f]{6}-\d+-[0-9a-f]{12}\b`), "ID"},
 	{regexp.MustCompile(`\b[0-9a-f]{8}\b`), "ID"},
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d\b`), "DAY"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "TIME"},

@@ -46,6 +46,16 @@ func TestExactKnown(t *testing.T) {
 	}
 }
 
+// docs/evaluation.md says how many runs it takes.
+func TestExactDocumented(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[stratum]bool{{3, 3, 0, 3}: false, {4, 4, 0, 4}: true, {10, 10, 5, 10}: true, {25, 25, 20, 25}: false, {30, 30, 24, 30}: true} {
+		if p := exact([]stratum{s}); (p < Significant) != want {
+			t.Errorf("%v: p = %v", s, p)
+		}
+	}
+}
+
 // The probability is what counting all ways to exchange the variants within the cases gives.
 func TestExactCounts(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ var floors = []struct {
 	{"3", []string{"workflow", "internal/question", "internal/recipe", "internal/compile"}},
 	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/ralph", "internal/builtin/research"}},
 	{"5", []string{".", "internal/distil", "telemetry"}}, // and other drivers
-	{"6", []string{"host", "internal/hosttest"}},
+	{"6", []string{"host", "internal/evaluate", "internal/hosttest"}},
 	{"7", []string{"cli", "console", "internal/acpserve", "internal/arguments", "internal/demo", "internal/tui"}}, // and other faces
 	{"8", []string{"cmd/superstep", "internal/crash", "internal/crash/...", "internal/golden"}},
 	{"examples", []string{"examples/..."}},
@@ -111,7 +111,7 @@ type ban struct {
 
 var bans = []ban{
 	{
-		in: []string{"internal/pregel", "vertex", "graph", "graph/chain", "graph/draw", "graph/node", "internal/transcript"},
+		in: []string{"internal/pregel", "vertex", "graph", "graph/chain", "graph/draw", "graph/node", "internal/transcript", "internal/evaluate"},
 		what: []string{
 			"net/...", "os/exec",
 			"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.AfterFunc", "time.Tick", "time.NewTimer", "time.NewTicker",
