@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -41,7 +42,7 @@ func AddCase(file string, text []byte, r *Recorded) ([]byte, error) {
 		dash = strings.Repeat(" ", max(0, e.Cases[before-1].Pos.Col-3))
 		head = strings.TrimRight(string(text), "\n") + "\n"
 	}
-	name := unused(slug(cmp.Or(r.Title, r.Run)), used)
+	name := unused(slug(cmp.Or(r.Title, firstText(r.Inputs), r.Run)), used)
 	for {
 		added, err := r.text(name, dash, expected)
 		if err != nil {
@@ -86,6 +87,17 @@ func decoded(inputs map[string]json.RawMessage) map[string]any {
 		}
 	}
 	return out
+}
+
+// firstText returns the first input that is a text, by name.
+func firstText(inputs map[string]json.RawMessage) string {
+	for _, name := range slices.Sorted(maps.Keys(inputs)) {
+		var s string
+		if json.Unmarshal(inputs[name], &s) == nil && s != "" {
+			return s
+		}
+	}
+	return ""
 }
 
 // slug returns a name for a case made of a title.
