@@ -29,7 +29,9 @@ func correctiveRAG(m model.Model, tools *tool.Set) (*workflow.Workflow, error) {
 	g := graph.New("corrective-rag", func(s, u state) state {
 		return state{s.Question, cmp.Or(u.Query, s.Query), cmp.Or(u.Answer, s.Answer), slices.Concat(s.Found, u.Found), slices.Concat(s.Helpful, u.Helpful)}
 	})
-	ask := func(s state, passages []string) (string, error) { return s.Question + "\n\n" + strings.Join(passages, "\n"), nil }
+	ask := func(s state, passages []string) (string, error) {
+		return s.Question + "\n\n" + strings.Join(passages, "\n"), nil
+	}
 	g.AddNode(node.Tool("retrieve", tools, "notes", node.Args[state]{Paths: map[string]string{"query": "Question"}},
 		func(_ state, text string) (state, error) { return state{Found: strings.Split(text, "\n")}, nil }))
 	g.AddNode(node.Typed("grade", &agent.Agent{Name: "grader", Model: m, Prompt: "Grade passages for a question."},

@@ -42,7 +42,9 @@ func planAndExecute(m model.Model, tools *tool.Set) (*workflow.Workflow, error) 
 	worker := &agent.Agent{Name: "worker", Model: m, Prompt: "Do one step of a task. Answer with its result.", Tools: tools}
 	g.AddNode(node.Agent("execute", worker,
 		func(s state) (string, error) { return soFar(s) + "\nYour step: " + s.Plan[0], nil },
-		func(s state, out *agent.Outcome) (state, error) { return state{Done: []string{s.Plan[0] + ": " + out.Text}}, nil }))
+		func(s state, out *agent.Outcome) (state, error) {
+			return state{Done: []string{s.Plan[0] + ": " + out.Text}}, nil
+		}))
 	g.Edge(graph.Start, "plan")
 	g.Branch("plan", func(s state) string {
 		if s.Answer != "" {
