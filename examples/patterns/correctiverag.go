@@ -2,8 +2,6 @@ package main
 
 import (
 	"cmp"
-	"slices"
-	"strings"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
@@ -20,33 +18,27 @@ func correctiveRAG(m model.Model, tools *tool.Set) (*workflow.Workflow, error) {
 		Question string `json:"question" jsonschema:"what you want to know"`
 	}
 	type grades struct {
-		Helpful []string `json:"helpful" jsonschema:"the passages that help to answer, word for word"`
+		Helpful string `json:"helpful" jsonschema:"the passages that help to answer, word for word; empty if none does"`
 	}
-	type state struct {
-		Question, Query, Answer string
-		Found, Helpful          []string // passages
-	}
+	type state struct{ Question, Query, Found, Helpful, Answer string }
 	g := graph.New("corrective-rag", func(s, u state) state {
-		return state{s.Question, cmp.Or(u.Query, s.Query), cmp.Or(u.Answer, s.Answer), slices.Concat(s.Found, u.Found), slices.Concat(s.Helpful, u.Helpful)}
+		return state{s.Question, cmp.Or(u.Query, s.Query), cmp.Or(u.Found, s.Found), cmp.Or(u.Helpful, s.Helpful), cmp.Or(u.Answer, s.Answer)}
 	})
-	ask := func(s state, passages []string) (string, error) {
-		return s.Question + "\n\n" + strings.Join(passages, "\n"), nil
-	}
 	g.AddNode(node.Tool("retrieve", tools, "notes", node.Args[state]{Paths: map[string]string{"query": "Question"}},
-		func(_ state, text string) (state, error) { return state{Found: strings.Split(text, "\n")}, nil }))
+		func(_ state, text string) (state, error) { return state{Found: text}, nil }))
 	g.AddNode(node.Typed("grade", &agent.Agent{Name: "grader", Model: m, Prompt: "Grade passages for a question."},
-		func(s state) (string, error) { return ask(s, s.Found) },
+		func(s state) (string, error) { return s.Question + "\n\nPassages:\n" + s.Found, nil },
 		func(_ state, v grades) (state, error) { return state{Helpful: v.Helpful}, nil }))
 	g.AddNode(node.Agent("rewrite", &agent.Agent{Name: "rewriter", Model: m, Prompt: "Make a question a query for the web."},
 		func(s state) (string, error) { return s.Question, nil },
 		func(_ state, out *agent.Outcome) (state, error) { return state{Query: out.Text}, nil }))
 	g.AddNode(node.Tool("search", tools, "web", node.Args[state]{Paths: map[string]string{"query": "Query"}},
-		func(_ state, text string) (state, error) { return state{Helpful: strings.Split(text, "\n")}, nil }))
+		func(_ state, text string) (state, error) { return state{Helpful: text}, nil }))
 	g.AddNode(node.Agent("answer", &agent.Agent{Name: "writer", Model: m, Prompt: "Answer from the passages alone."},
-		func(s state) (string, error) { return ask(s, s.Helpful) },
+		func(s state) (string, error) { return s.Question + "\n\nPassages:\n" + s.Helpful, nil },
 		func(_ state, out *agent.Outcome) (state, error) { return state{Answer: out.Text}, nil }))
 	g.Branch("grade", func(s state) string {
-		if len(s.Helpful) == 0 {
+		if s.Helpful == "" {
 			return "rewrite"
 		}
 		return "answer"

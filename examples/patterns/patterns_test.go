@@ -88,7 +88,7 @@ var scripts = map[string]script{
 	"corrective-rag": {
 		inputs: `{"question": "Why does my lamp flicker?"}`,
 		rules: []rule{
-			{"Grade", "A lamp costs 12 euros.", scripted.Say(`{"helpful": []}`)},
+			{"Grade", "A lamp costs 12 euros.", scripted.Say(`{"helpful": ""}`)},
 			{"Make a question", "flicker", scripted.Say("lamp flickers")},
 			{"Answer", "new bulb", scripted.Say("It needs a new bulb.")},
 		},

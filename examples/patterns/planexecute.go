@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
@@ -12,23 +11,24 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// planAndExecute plans the steps of a task, does the first of them, and plans anew with its result, until there is an answer.
+// planAndExecute plans the steps of a task, has the first of them done, and plans anew with its
+// result, until there is an answer.
 func planAndExecute(m model.Model, tools *tool.Set) (*workflow.Workflow, error) {
 	type input struct {
 		Task string `json:"task" jsonschema:"what to find out"`
 	}
 	type state struct {
-		Task, Answer string
-		Plan, Done   []string
+		Task, Answer, Done string
+		Plan               []string
 	}
 	type plan struct {
 		Steps  []string `json:"steps" jsonschema:"what is left to do, in order"`
 		Answer string   `json:"answer,omitempty" jsonschema:"the answer, if nothing is left to do"`
 	}
 	g := graph.New("plan-and-execute", func(s, u state) state {
-		return state{s.Task, u.Answer, u.Plan, append(s.Done[:len(s.Done):len(s.Done)], u.Done...)}
+		return state{s.Task, u.Answer, s.Done + u.Done, u.Plan}
 	})
-	soFar := func(s state) string { return "Task: " + s.Task + "\nDone so far:\n" + strings.Join(s.Done, "\n") }
+	soFar := func(s state) string { return "Task: " + s.Task + "\nDone so far:\n" + s.Done }
 	planner := &agent.Agent{Name: "planner", Model: m, Prompt: "Plan the steps that are left of a task, or answer."}
 	g.AddNode(node.Typed("plan", planner,
 		func(s state) (string, error) { return soFar(s), nil },
@@ -39,11 +39,10 @@ func planAndExecute(m model.Model, tools *tool.Set) (*workflow.Workflow, error) 
 			}
 			return nil
 		}))
-	worker := &agent.Agent{Name: "worker", Model: m, Prompt: "Do one step of a task. Answer with its result.", Tools: tools}
-	g.AddNode(node.Agent("execute", worker,
-		func(s state) (string, error) { return soFar(s) + "\nYour step: " + s.Plan[0], nil },
+	g.AddNode(node.Agent("execute", &agent.Agent{Name: "worker", Model: m, Prompt: "Do one step of a task. Answer with its result.", Tools: tools},
+		func(s state) (string, error) { return soFar(s) + "Your step: " + s.Plan[0], nil },
 		func(s state, out *agent.Outcome) (state, error) {
-			return state{Done: []string{s.Plan[0] + ": " + out.Text}}, nil
+			return state{Done: s.Plan[0] + ": " + out.Text + "\n"}, nil
 		}))
 	g.Edge(graph.Start, "plan")
 	g.Branch("plan", func(s state) string {
