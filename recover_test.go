@@ -15,6 +15,8 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/unlisted"
+	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/workflow"
@@ -352,6 +354,35 @@ func TestPrune(t *testing.T) {
 	left, err := e.Runs(t.Context(), nil)
 	if err != nil || len(left) != 7 {
 		t.Errorf("%d are left, %v", len(left), err)
+	}
+}
+
+// Pruning leaves what runs remember, however old it is, and no run can have the ID of such a log.
+func TestPruneLeavesMemory(t *testing.T) {
+	now := time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	store := runlog.NewMemory(&runlog.MemoryOptions{Now: clock})
+	ada, err := memory.New(store, &memory.Options{Now: clock}).In("users/ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ada.Put(t.Context(), "tone", "formal", nil); err != nil {
+		t.Fatal(err)
+	}
+	e, err := superstep.New(store, &superstep.Options{Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(1000 * time.Hour)
+	if _, err := e.Prune(t.Context(), superstep.Retention{Newest: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := memory.Get[string](t.Context(), ada, "tone"); err != nil || got != "formal" {
+		t.Errorf("left is %q, %v", got, err)
+	}
+	logs, err := store.Runs(t.Context(), &runlog.Filter{Status: []runlog.Status{runlog.Importing}})
+	if err != nil || len(logs) != 1 || !unlisted.Reserved(logs[0].ID) {
+		t.Errorf("the logs are %+v, %v", logs, err)
 	}
 }
 

@@ -70,7 +70,8 @@ func (e *Engine) dropImports(ctx context.Context) error {
 		return err
 	}
 	for _, info := range left {
-		if info.Owner != "" || strings.HasPrefix(info.ID, schedulePrefix) && info.Head > 0 || e.opt.Now().Sub(info.Updated) < time.Hour {
+		kept := strings.HasPrefix(info.ID, schedulePrefix) || strings.HasPrefix(info.ID, unlisted.MemoryPrefix)
+		if info.Owner != "" || kept && info.Head > 0 || e.opt.Now().Sub(info.Updated) < time.Hour {
 			continue // it goes on, perhaps: between two epochs nobody holds it
 		}
 		if info.ID == unlisted.RequestsID(info.Parent) { // a run that has not ended still reads them

@@ -28,6 +28,8 @@ type Action struct {
 	// Scoped is set if Run writes to the log only within its scope, so that a replay can tell that
 	// it did nothing.
 	Scoped bool
+
+	to string // the agent that the action hands the conversation to; see Handoff
 }
 
 // equip creates the set of all tools and actions that the agent may call.

@@ -83,6 +83,7 @@ const (
 	StopFinished Stop = "finished" // it called its Finish tool
 	StopLimit    Stop = "limit"    // it was out of turns
 	StopCut      Stop = "cut"      // the provider cut its last turn off, at the token limit or by a filter
+	StopHandoff  Stop = "handoff"  // it handed the conversation to another agent; see HandedTo
 )
 
 // An Outcome is the result of an agent and the reason why it ended.
@@ -249,7 +250,10 @@ func (a *Agent) begin(scope *journal.Scope, w *Work) (*run, error) {
 	if r.external() {
 		err = r.equipExternal()
 	}
-	if err := cmp.Or(err, r.equip()); err != nil {
+	if err = cmp.Or(err, r.equip()); err == nil {
+		err = r.handsOver()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("agent %s: %w", a.Name, err)
 	}
 	switch {
@@ -417,20 +421,30 @@ func (r *run) turn(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	answers := model.Message{Role: model.Tool}
+	answers, to := model.Message{Role: model.Tool}, ""
 	for i, c := range calls {
 		r.saw(c.Name)
+		if a := r.acts[c.Name]; a != nil && a.to != "" && !results[i].Error {
+			if to != "" {
+				results[i] = tool.Failed("the conversation was handed over to " + to + " already")
+			}
+			to = cmp.Or(to, a.to)
+		}
 		answers.Parts = append(answers.Parts, model.ToolResult(c, results[i].Text, results[i].Error).Parts...)
 		if c.Name == r.Finish && !results[i].Error && r.out.Args == nil {
 			r.out.Args = c.Args
 		}
 	}
 	r.add(answers)
-	if r.out.Args != nil {
+	switch {
+	case r.out.Args != nil:
 		r.out.Stop = StopFinished
-		return true, nil
+	case to != "":
+		r.out.Stop = StopHandoff
+	default:
+		return false, nil
 	}
-	return false, nil
+	return true, nil
 }
 
 // converse gets a turn, from a shorter conversation if the model says that it is too long.

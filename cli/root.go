@@ -52,7 +52,7 @@ var groups = []struct {
 }{
 	{"run", "Run:", "run runs console ralph demo schedule worker serve"},
 	{"write", "Write recipes:", "init lint eval workflows"},
-	{"use", "Agents and models:", "agents tools skills models"},
+	{"use", "Agents and models:", "agents tools skills models memory"},
 	{"allow", "Permissions:", "trust permissions sandbox"},
 	{"self", "This command:", "config doctor completion help man version"},
 }
@@ -135,7 +135,7 @@ was cancelled). If both 6 and 7 apply, the exit code is 6.`,
 		root.AddCommand(demoCommand(a))
 	}
 	root.AddCommand(run, runsCommand(a), workflowsCommand(a), agentsCommand(a), toolsCommand(a), skillsCommand(a), modelsCommand(a),
-		trustCommand(a), permissionsCommand(a), sandboxCommand(a), consoleCommand(a), serveCommand(a), scheduleCommand(a), workerCommand(a), ralphCommand(a), configCommand(a), doctorCommand(a),
+		trustCommand(a), permissionsCommand(a), sandboxCommand(a), consoleCommand(a), serveCommand(a), scheduleCommand(a), workerCommand(a), ralphCommand(a), memoryCommand(a), configCommand(a), doctorCommand(a),
 		versionCommand(a), completionCommand(a), manCommand(a))
 	group(root)
 	prepareRun(a, root, run)

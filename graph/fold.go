@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/pregel"
@@ -164,7 +165,11 @@ func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, m
 			return res, misfit(err)
 		}
 	}
-	res.Inside = d.Inside
+	vote := slices.Index(votes[:], d.Vote)
+	if vote < 0 {
+		return res, fmt.Errorf("%s has the vote %q, which this version does not know", path, d.Vote)
+	}
+	res.Inside, res.Vote = d.Inside, pregel.Vote(vote)
 	if d.Fixed != "" {
 		fixed, ok := f.index[d.Fixed]
 		if !ok {

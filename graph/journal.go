@@ -222,6 +222,9 @@ func (x *execution[S, U]) snapshotDue(step int) bool {
 	return x.journal.SnapshotDue(x.opt.space, every > 0 && step%every == 0)
 }
 
+// votes has the names of votes in records.
+var votes = [...]string{pregel.Halt: "", pregel.Stay: "stay", pregel.Complete: "complete"}
+
 func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, message]) (json.RawMessage, error) {
 	d := runlog.TaskDone{Node: x.flow.nodes[t.Vertex].Name, Key: t.Key, Step: t.Step}
 	d.Took, d.Queued = x.journal.Scope(x.path(t)).Took()
@@ -232,7 +235,7 @@ func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, mess
 	} else {
 		d.Error, d.Caught = r.Err.Error(), r.Outcome == pregel.Caught
 	}
-	d.Inside = r.Inside
+	d.Inside, d.Vote = r.Inside, votes[r.Vote]
 	if r.Fix != nil {
 		var err error
 		d.Fixed = x.flow.nodes[r.Fix.Vertex].Name

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,95 +47,6 @@ func Example_langGraph() {
 	final, err := flow.Run(context.Background(), State{Topic: "Pregel"}, nil)
 	fmt.Println(final.Notes[2], err)
 	// Output: a brief from 2 sources <nil>
-}
-
-var (
-	testFunc  = regexp.MustCompile(`(?m)^func (Test\w+|Fuzz\w+|Example\w*)\(`)
-	testNamed = regexp.MustCompile("`(?:([a-z/]+)\\.)?(Test\\w+|Fuzz\\w+|Example\\w*)`")
-)
-
-// testsIn finds the tests of a package, given by its directory.
-func testsIn(t *testing.T, dir, pattern string) map[string]bool {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, pattern))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]bool{}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range testFunc.FindAllStringSubmatch(string(text), -1) {
-			found[m[1]] = true
-		}
-	}
-	return found
-}
-
-// Every row of the page that claims something of us names a test, every test that is
-// named exists, every test made for the page is named, and its code is the example's.
-func TestLangGraphPage(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "docs", "langgraph.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests, err := os.ReadFile(filepath.Join("..", "docs", "tests.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := map[string]bool{}
-	packages := map[string]map[string]bool{}
-	for _, m := range testNamed.FindAllStringSubmatch(string(tests), -1) {
-		dir := "."
-		switch m[1] {
-		case "":
-			named[m[2]] = true
-		case "superstep":
-			dir = ".."
-		default:
-			dir = filepath.Join("..", filepath.FromSlash(m[1]))
-		}
-		if packages[dir] == nil {
-			packages[dir] = testsIn(t, dir, "*_test.go")
-		}
-		if !packages[dir][m[2]] {
-			t.Errorf("there is no test %s", m[0])
-		}
-	}
-	for name := range testsIn(t, ".", "langgraph*_test.go") {
-		if !named[name] && name != t.Name() {
-			t.Errorf("the page does not name %s", name)
-		}
-	}
-	claims, section := 0, ""
-	for line := range strings.Lines(string(page)) {
-		if s, ok := strings.CutPrefix(line, "## "); ok {
-			section = strings.TrimSpace(s)
-		}
-		cells := strings.Split(strings.TrimSpace(line), "|")
-		if len(cells) < 3 || section != "Equal" && section != "Different, and why" || strings.HasPrefix(cells[1], "---") || strings.HasPrefix(cells[1], " LangGraph") {
-			continue
-		}
-		claims++
-		_, row, _ := strings.Cut(string(tests), "\n|"+cells[1]+"|")
-		if row, _, _ = strings.Cut(row, "\n"); !testNamed.MatchString(row) {
-			t.Errorf("docs/tests.md has no test for the row: %s", line)
-		}
-	}
-	if claims < 30 {
-		t.Errorf("the page has %d claims", claims)
-	}
-	_, block, _ := strings.Cut(string(page), "```go\n")
-	block, _, _ = strings.Cut(block, "```")
-	source, err := os.ReadFile("langgraph_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if block == "" || !strings.Contains(strings.ReplaceAll(string(source), "\n\t", "\n"), "{\n"+block+"// Output:") {
-		t.Errorf("the code of the page is not that of Example_langGraph:\n%s", block)
-	}
 }
 
 // drafts is a state with a field that has no reducer.

@@ -401,6 +401,12 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, visit int, s S, r *p
 		}
 		r.Sends = append(r.Sends[:len(r.Sends):len(r.Sends)], direct...)
 	}
+	if task != nil && task.vote != pregel.Halt {
+		if n.Cache != nil {
+			return errors.New("its results are cached, so it cannot call Stay or Complete, which a cached result would not repeat; remove its Cache")
+		}
+		r.Vote = task.vote
+	}
 	x.cleanSends(r)
 	if err := x.admit(task.Scope().Path(), r.Sends); err != nil {
 		return err

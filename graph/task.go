@@ -20,6 +20,7 @@ type Task struct {
 	attempt  int
 	inbox    []message
 	sends    []Send
+	vote     pregel.Vote
 	feedback []string
 	inside   []string // what was skipped in graphs inside of it
 	uses     []string // the workflows that it may run
@@ -33,7 +34,7 @@ type Task struct {
 
 // again prepares the task for another attempt.
 func (t *Task) again(attempt int) {
-	t.attempt, t.sends, t.inside = attempt, nil, nil
+	t.attempt, t.sends, t.vote, t.inside = attempt, nil, pregel.Halt, nil
 	t.parts.clear()
 	t.asked.clear()
 }
@@ -150,6 +151,13 @@ func (t *Task) Feedback() []string { return t.feedback }
 // Send sends a message to a node named in the Sends of this one. The message is delivered when the
 // task is done, after those of its edges and routes.
 func (t *Task) Send(s Send) { t.sends = append(t.sends, s) }
+
+// Stay activates the task again in the next superstep, as a message would, but without one. The graph does not end as long as a task stays. Without Stay a
+// task halts when it is done, and is activated by an edge or a message. The last call of Stay or Complete counts.
+func (t *Task) Stay() { t.vote = pregel.Stay }
+
+// Complete lets the task halt for the rest of the run: nothing activates it again, and messages to it are dropped, also those of this superstep.
+func (t *Task) Complete() { t.vote = pregel.Complete }
 
 // Nested returns the options to run a graph within the task: it is kept in the same log and resumed
 // with the task. The key distinguishes the graphs of one task; "" is allowed if the graph is the

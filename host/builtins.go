@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/docindex"
+	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
 	"github.com/superstep-dev/superstep/tool/permit"
@@ -36,6 +37,11 @@ func (p *project) builtins(s *Session) ([]*tool.Tool, error) {
 	if s.root != nil {
 		tools = append(tools, builtin.SearchDocs(p.dir, s.openDocs, s.reads))
 	}
+	notes, err := memory.Tools(p.h.notes)
+	if err != nil {
+		return nil, err
+	}
+	tools = append(tools, notes...)
 	if len(p.UsableSkills()) > 0 {
 		t, err := p.skillTool()
 		if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/providers"
 	"github.com/superstep-dev/superstep/internal/unlisted"
+	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
@@ -120,6 +121,7 @@ type shared struct {
 	notices  []string
 	redactor *redact.Redactor
 	limits   *unlisted.Limits // of models; nil until the store is open
+	memory   *memory.Memory   // nil until it is used
 	agents   *acp.Pool        // of other programs, nil before one is used
 
 	probing sync.Mutex
@@ -228,6 +230,6 @@ func (h *Host) Close() error {
 		return nil
 	}
 	err := h.all.closer.Close()
-	h.all.store, h.all.closer = nil, nil
+	h.all.store, h.all.closer, h.all.memory = nil, nil, nil
 	return err
 }

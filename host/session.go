@@ -3,6 +3,7 @@ package host
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -164,7 +165,7 @@ func (s *Session) Call(ctx context.Context, name string, args json.RawMessage) (
 	if !ok {
 		return nil, s.missing(name)
 	}
-	call := &tool.Call{ID: "call", Key: "call", Args: args, Permitted: true}
+	call := &tool.Call{ID: "call", Key: "call-" + rand.Text(), Args: args, Permitted: true}
 	gate := s.tools.Guard().Gate
 	if gate, ok := gate.(tool.Reader); ok {
 		call.Reads = func(name, from string) func(string) tool.Verdict { return gate.Reads(name, from, nil) }

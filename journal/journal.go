@@ -346,8 +346,11 @@ func (j *Journal) Finish(ctx context.Context, output any) error {
 // Close ends all followers of the journal and releases the run.
 func (j *Journal) Close(ctx context.Context) error {
 	j.hub.close()
+	j.cancels.look.Lock()
+	mailed := j.cancels.read > 0
+	j.cancels.look.Unlock()
 	var err error
-	if j.cancels.read > 0 && j.Info().Status.Ended() {
+	if mailed && j.Info().Status.Ended() {
 		err = unlisted.DropRequests(ctx, j.store, j.id)
 	}
 	return errors.Join(err, j.log.Release(ctx))

@@ -648,3 +648,32 @@ func TestReplyReachesALaterHolder(t *testing.T) {
 		t.Errorf("another one: %v", err)
 	}
 }
+
+// Closing a run that has ended does not race with somebody who looks for its requests.
+func TestCloseWhileLooking(t *testing.T) {
+	for range 100 {
+		store := runlog.NewMemory(nil)
+		j := openJournal(t, store, nil)
+		if err := j.Finish(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		log, _, err := store.Acquire(t.Context(), unlisted.RequestsID(j.ID()), &runlog.AcquireOptions{Create: &runlog.NewRun{Parent: j.ID(), Status: runlog.Importing}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := runlog.Record{Kind: unlisted.KindCancel, Path: "work", Time: time.Now(), Data: json.RawMessage(`{"id":"a"}`)}
+		if err := errors.Join(log.Append(t.Context(), &runlog.Batch{Records: []runlog.Record{r}}), log.Release(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		looked := make(chan struct{})
+		go func() {
+			defer close(looked)
+			_ = j.Look(t.Context()) // the requests may be gone
+		}()
+		runtime.Gosched()
+		if err := j.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-looked
+	}
+}

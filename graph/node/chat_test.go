@@ -34,9 +34,6 @@ func talked() node.Conversation[chat, []model.Message] {
 	return node.Conversation[chat, []model.Message]{
 		Messages: func(c chat) []model.Message { return c.Talk },
 		Add:      func(_ chat, more []model.Message) ([]model.Message, error) { return more, nil },
-		Replace: func(_ chat, all []model.Message) ([]model.Message, error) {
-			return append(node.RemoveAll(), all...), nil
-		},
 	}
 }
 

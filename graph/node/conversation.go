@@ -15,16 +15,27 @@ import (
 // A Conversation names where in a state a conversation is.
 type Conversation[S, U any] struct {
 	Messages func(S) []model.Message
-	Replace  func(S, []model.Message) (U, error) // the update after which it is another one
 	// Add returns the update that appends messages. The log then stores only the new messages of
 	// each step. If nil, Chat uses Replace.
 	Add func(S, []model.Message) (U, error)
+	// Replace returns the update after which the conversation is another one. If nil, Add is given
+	// [RemoveAll] and the messages, which fits a state whose reducer is [Messages].
+	Replace func(S, []model.Message) (U, error)
+}
+
+func (c *Conversation[S, U]) replace(s S, all []model.Message) (U, error) {
+	if c.Replace != nil {
+		return c.Replace(s, all)
+	}
+	return c.Add(s, append(RemoveAll(), all...))
 }
 
 // Chat returns a node in which an agent continues a conversation. The update holds the whole
 // conversation at its end, with all messages, calls and results, cut to the window of the model.
 // Prompt returns the user's next message. If nil, the conversation must end with a message that
-// awaits an answer. After a crash the agent resumes in the middle, like an [Agent] node.
+// awaits an answer. After a crash the agent resumes in the middle, like an [Agent] node. If the
+// agent may hand the conversation over (see agent.Handoff), let a Branch behind the node follow
+// agent.HandedTo.
 func Chat[S, U any](name string, def *agent.Agent, conv Conversation[S, U], prompt func(S) (string, error)) graph.Node[S, U] {
 	n := graph.Node[S, U]{Name: name, Kind: "agent", Agents: 1, Err: errors.Join(whole(def), conv.whole())}
 	n.Run = func(ctx context.Context, t *graph.Task, s S) (u U, err error) {
@@ -42,7 +53,7 @@ func Chat[S, U any](name string, def *agent.Agent, conv Conversation[S, U], prom
 		case conv.Add != nil && !out.Shortened:
 			return conv.Add(s, out.Messages[len(w.Messages):])
 		}
-		return conv.Replace(s, out.Messages)
+		return conv.replace(s, out.Messages)
 	}
 	return n
 }
@@ -90,7 +101,7 @@ func Messages(conversation, update []model.Message) []model.Message {
 }
 
 func (c *Conversation[S, U]) whole() error {
-	return errors.Join(missing("conversation's Messages", c.Messages == nil), missing("conversation's Replace", c.Replace == nil))
+	return errors.Join(missing("conversation's Messages", c.Messages == nil), missing("conversation's Add or Replace", c.Add == nil && c.Replace == nil))
 }
 
 // ClearOptions are the settings of Clear. Nil means the defaults.
@@ -114,7 +125,7 @@ func Clear[S, U any](name string, conv Conversation[S, U], opt *ClearOptions) gr
 		if err != nil {
 			return u, err
 		}
-		return conv.Replace(s, short)
+		return conv.replace(s, short)
 	}
 	return n
 }
@@ -180,7 +191,7 @@ func Monitor[S, U any](name string, conv Conversation[S, U], opt MonitorOptions[
 			if err != nil {
 				return u, err
 			}
-			if u, err = conv.Replace(s, short); err != nil {
+			if u, err = conv.replace(s, short); err != nil {
 				return u, err
 			}
 		}

@@ -188,9 +188,6 @@ func ExampleChat() {
 	conv := node.Conversation[State, []model.Message]{
 		Messages: func(s State) []model.Message { return s.Talk },
 		Add:      func(_ State, more []model.Message) ([]model.Message, error) { return more, nil },
-		Replace: func(_ State, all []model.Message) ([]model.Message, error) {
-			return append(node.RemoveAll(), all...), nil
-		},
 	}
 	g := graph.New("reflection", func(s State, u []model.Message) State { s.Talk = node.Messages(s.Talk, u); return s })
 	g.AddNode(node.Chat("write", writer, conv, nil))

@@ -4,6 +4,7 @@ package crash_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/crash"
 	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
 )
@@ -20,7 +22,11 @@ import (
 // Child runs and schedules need nothing of a store but its contract: they work on each, and on an encrypted one.
 func TestStores(t *testing.T) {
 	for _, b := range backends() {
-		t.Run(b.name, func(t *testing.T) { childrenAndSchedules(t, b.open(t).open(t, nil)) })
+		t.Run(b.name, func(t *testing.T) {
+			store := b.open(t).open(t, nil)
+			childrenAndSchedules(t, store)
+			remembers(t, store)
+		})
 	}
 	t.Run("encrypted", func(t *testing.T) {
 		keys, err := seal.ParseKeys("0000000000000000000000000000000000000000000000000000000000000001")
@@ -37,7 +43,46 @@ func TestStores(t *testing.T) {
 			t.Fatal(err)
 		}
 		childrenAndSchedules(t, sealed)
+		remembers(t, sealed)
 	})
+}
+
+// remembers writes values as two processes would, until their log has been replaced by a shorter one.
+func remembers(t *testing.T, store runlog.Store) {
+	t.Helper()
+	var both [2]*memory.Space
+	for i := range both {
+		var err error
+		if both[i], err = memory.New(store, nil).In("users/ada"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const writes = 270
+	for n := range writes {
+		if err := both[n%2].Put(t.Context(), fmt.Sprint("k", n%3), n, &memory.PutOptions{ID: fmt.Sprint("w", n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range both {
+		if err := s.Put(t.Context(), "k0", 0, &memory.PutOptions{ID: "w0"}); err != nil { // again
+			t.Fatal(err)
+		}
+		for n := writes - 3; n < writes; n++ {
+			if got, err := memory.Get[int](t.Context(), s, fmt.Sprint("k", n%3)); err != nil || got != n {
+				t.Errorf("k%d is %d, %v; want %d", n%3, got, err, n)
+			}
+		}
+	}
+	infos, err := store.Runs(t.Context(), &runlog.Filter{Prefix: "memory--", Status: []runlog.Status{runlog.Importing}})
+	if err != nil || len(infos) != 1 || infos[0].Head > writes/2 {
+		t.Errorf("the logs are %+v, %v", infos, err)
+	}
+	if err := both[0].Delete(t.Context(), "k1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := both[1].Get(t.Context(), "k1"); !errors.As(err, new(*memory.NotFoundError)) {
+		t.Error(err)
+	}
 }
 
 func childrenAndSchedules(t *testing.T, store runlog.Store) {

@@ -132,7 +132,7 @@ func TestOpenCode(t *testing.T) {
 			[]string{`4:25 "git status" allows what "git *" does not; here the stricter one holds`}},
 		{"ask but for some", "description: x\npermission: {'*': ask, read: allow, bash: {'ls *': allow}}", definition.Definition{
 			Description: "x", Allow: []string{"read_file", "bash(ls *)"},
-			Ask: []string{"mcp__*", "write_file", "edit_file", "ls", "glob", "grep", "search_docs", "web_search", "web_fetch", "think", "todo", "ask_user", "skill", "task", "task_batch", "run_workflow", "collect_workflow", "save_workflow"},
+			Ask: []string{"mcp__*", "write_file", "edit_file", "ls", "glob", "grep", "search_docs", "web_search", "web_fetch", "think", "todo", "ask_user", "skill", "recall", "remember", "task", "task_batch", "run_workflow", "collect_workflow", "save_workflow"},
 		}, nil},
 		{"permission of all", "description: x\npermission: ask", definition.Definition{Description: "x", Ask: []string{"*"}}, nil},
 		{"denied all but", "description: x\npermission: {'*': deny, read: allow, bash: {'git *': allow}}",

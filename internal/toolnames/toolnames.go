@@ -15,7 +15,7 @@ import (
 func Builtin() []string {
 	return []string{
 		"read_file", "write_file", "edit_file", "ls", "glob", "grep", "search_docs", "web_search", "web_fetch", "bash",
-		"think", "todo", "ask_user", "skill", "task", "task_batch", "run_workflow", "collect_workflow", "save_workflow",
+		"think", "todo", "ask_user", "skill", "recall", "remember", "task", "task_batch", "run_workflow", "collect_workflow", "save_workflow",
 	}
 }
 

@@ -137,7 +137,10 @@ func Lacking(workers []Worker, run, workflow string, place []string) (labels []s
 // SchedulesPrefix begins the IDs of the logs of schedules. Such a log has the status runlog.Importing, so no listing shows it.
 const SchedulesPrefix = "schedule--"
 
+// MemoryPrefix begins the IDs of the logs of package memory.
+const MemoryPrefix = "memory--"
+
 // Reserved reports whether an ID may be that of an unlisted log. No run may have such an ID: the holder of another run would obey the records of a mailbox.
 func Reserved(id string) bool {
-	return slices.ContainsFunc([]string{RequestsPrefix, SchedulesPrefix, workersPrefix, limitsPrefix}, func(p string) bool { return strings.HasPrefix(id, p) })
+	return slices.ContainsFunc([]string{RequestsPrefix, SchedulesPrefix, workersPrefix, limitsPrefix, MemoryPrefix}, func(p string) bool { return strings.HasPrefix(id, p) })
 }

@@ -235,8 +235,8 @@ func (p *Policy) List() []Rule {
 }
 
 // usual returns the rules that hold where no other matches: files inside the folder may be read,
-// the web may be searched, and an agent may think, plan, ask, read skills and delegate work to
-// other agents, which are bound by the same rules. Everything else asks: writing, commands,
+// the web may be searched, and an agent may think, plan, ask, read skills, recall notes and delegate
+// work to other agents, which are bound by the same rules. Everything else asks: writing, commands,
 // fetching from the web, tools of MCP servers and scripts.
 //
 // Reading files that usually hold secrets asks, too, such as .env and *.pem; see keyFiles. Tools that list or search a folder
@@ -245,7 +245,7 @@ func usual() []Rule {
 	var out []Rule
 	for _, text := range []string{
 		"read_file(**)", "ls(**)", "glob(**)", "grep(**)", "search_docs", "web_search",
-		"think", "todo", "ask_user", "skill", "task", "task_batch",
+		"think", "todo", "ask_user", "skill", "task", "task_batch", "recall",
 	} {
 		name, pattern, _ := strings.Cut(strings.TrimSuffix(text, ")"), "(")
 		out = append(out, Rule{Decision: tool.Allow, Tool: name, Pattern: pattern, Layer: BuiltIn})

@@ -12,10 +12,10 @@ import (
 
 // untrusted reports whether the result of a tool comes from untrusted sources: pages and search
 // results of the web, answers of MCP servers, the reports of other agents, who may have read such,
-// and the file that an imported run was made of.
+// notes of earlier runs, and the file that an imported run was made of.
 func untrusted(name string) bool {
 	switch name {
-	case "web_fetch", "web_search", "task", "task_batch", "run_workflow", "collect_workflow", tool.ImportedFile:
+	case "web_fetch", "web_search", "task", "task_batch", "run_workflow", "collect_workflow", "recall", tool.ImportedFile:
 		return true
 	}
 	return strings.HasPrefix(name, "mcp__")
