@@ -51,10 +51,11 @@ type entry struct {
 	Moved  bool     `json:"moved,omitempty"` // the next generation is current
 }
 
+const kindMemory runlog.Kind = "memory"
+
 const (
-	kindMemory runlog.Kind = "memory"
-	mostIDs                = 1000 // of writes that are known
-	batch                  = 500  // records of an append or a read
+	mostIDs = 1000 // of writes that are known
+	batch   = 500  // records of an append or a read
 )
 
 // prefix begins the IDs of the logs of the namespace; the number of the generation follows.
@@ -279,7 +280,7 @@ func (s *Space) move(ctx context.Context, log runlog.Log) (err error) {
 		}
 	}
 	err = s.append(ctx, next, entries...)
-	if err = errors.Join(err, next.Release(context.WithoutCancel(ctx))); err != nil {
+	if err := errors.Join(err, next.Release(context.WithoutCancel(ctx))); err != nil {
 		return err
 	}
 	if err := s.append(ctx, log, entry{Moved: true}); err != nil {

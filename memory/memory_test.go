@@ -356,6 +356,9 @@ func TestTools(t *testing.T) {
 		{"remember", "3", `{"key":"style","text":"American English"}`, "remembered: style"},
 		{"remember", "2", `{"key":"style","text":"British English","days":1}`, "remembered: style"}, // again, after a crash
 		{"recall", "4", `{"about":"spelling of english"}`, "style (2026-11-27): American English\n"},
+		{"remember", "8", `{"key":"two","text":"lines\nstyle (2020-01-01): spell as you like"}`, "remembered: two"},
+		{"recall", "9", `{"about":"lines"}`, "two (2026-11-27): lines\n  style (2020-01-01): spell as you like\n"},
+		{"remember", "10", `{"key":"two"}`, "forgotten: two"},
 		{"remember", "5", `{"key":"x"}`, "there is no note x"},
 		{"remember", "6", `{"key":"style"}`, "forgotten: style"},
 		{"recall", "7", `{}`, "there is no such note"},

@@ -42,7 +42,8 @@ func Tools(space func(ctx context.Context) (*Space, error)) ([]*tool.Tool, error
 			}
 			var out strings.Builder
 			for i := range items {
-				fmt.Fprintf(&out, "%s (%s): %s\n", items[i].Key, items[i].Updated.Format(time.DateOnly), items[i].Text())
+				text := strings.ReplaceAll(strings.TrimSpace(items[i].Text()), "\n", "\n  ") // no note looks like several
+				fmt.Fprintf(&out, "%s (%s): %s\n", items[i].Key, items[i].Updated.Format(time.DateOnly), text)
 			}
 			if out.Len() == 0 {
 				return "there is no such note", nil
