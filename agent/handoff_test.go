@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/internal/external"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/tool"
@@ -79,10 +80,19 @@ func TestHandoff(t *testing.T) {
 	if _, err := a.Run(t.Context(), nil, &agent.Work{Prompt: "Go."}); err == nil || !strings.Contains(err.Error(), "leave out the hand-off") {
 		t.Errorf("an agent with a Schema: %v", err)
 	}
+	a.Schema, a.Model = nil, outsider{}
+	if _, err := a.Run(t.Context(), nil, &agent.Work{Prompt: "Go."}); err == nil || !strings.Contains(err.Error(), "acp/outsider keeps its own") {
+		t.Errorf("an external agent: %v", err)
+	}
 	if to := agent.HandedTo(nil); to != "" {
 		t.Errorf("an empty conversation was handed to %q", to)
 	}
 }
+
+// outsider is an agent of another program.
+type outsider struct{ external.Agent }
+
+func (outsider) Name() string { return "acp/outsider" }
 
 // denying denies every call.
 type denying struct{}

@@ -23,7 +23,8 @@ type Recorded struct {
 // AddCase returns the text of an evaluation with a case more, whose expected output is that of the run. If the text is empty, it returns a new one.
 func AddCase(file string, text []byte, r *Recorded) ([]byte, error) {
 	dash, used := "  ", []string(nil)
-	head, before, expected := "", 0, len(r.Output) > 0
+	var head string
+	before, expected := 0, len(r.Output) > 0
 	if len(strings.TrimSpace(string(text))) == 0 {
 		head = fmt.Sprintf("workflow:%sruns: 3\n", distil.YAML(r.Workflow, ""))
 		if expected {
