@@ -23,8 +23,8 @@ func runsExport(a *app) *cobra.Command {
 	var otlp string
 	var asCase bool
 	cmd := &cobra.Command{
-		Use: "export ID", Short: "Export a run as one JSON Lines file, as a folder to read, or as a case", ValidArgsFunction: a.ids,
-		Long: `Export a run as one JSON Lines file, as a folder to read, or as a case
+		Use: "export ID", Short: "Export a run as JSON Lines, as a folder to read, or as a case", ValidArgsFunction: a.ids,
+		Long: `Export a run as JSON Lines, as a folder to read, or as a case
 
 Credentials are taken out of what is written. With --unredacted the file is the log as it is, which
 can be imported elsewhere and replayed there.`,

@@ -37,8 +37,8 @@ func evalCommand(a *app) *cobra.Command {
 	ev := evaluating{app: a, flags: &r}
 	n := a.cfg.Name
 	cmd := &cobra.Command{
-		Use: "eval FILE", Short: "Evaluate a workflow: run its cases, check the results, compare variants",
-		Long: `Evaluate a workflow: run its cases, check the results, compare variants
+		Use: "eval FILE", Short: "Evaluate a workflow: run cases, check results, compare variants",
+		Long: `Evaluate a workflow: run cases, check results, compare variants
 
 FILE has the cases: inputs, and checks of the output by conditions, schemas or a judge. Each case is run as
 often as the file says, with each variant of the workflow. The runs are ordinary runs: they are listed, can
