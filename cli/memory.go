@@ -170,7 +170,7 @@ func memoryRm(a *app) *cobra.Command {
 		for _, key := range slices.Compact(args) {
 			_, err := s.Get(cmd.Context(), key)
 			if err == nil {
-				err = s.Delete(cmd.Context(), key)
+				err = s.Delete(cmd.Context(), key, "")
 			}
 			errs = append(errs, err)
 		}

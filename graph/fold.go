@@ -165,7 +165,8 @@ func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, m
 			return res, misfit(err)
 		}
 	}
-	vote := slices.Index(votes[:], d.Vote)
+	known := votes()
+	vote := slices.Index(known[:], d.Vote)
 	if vote < 0 {
 		return res, fmt.Errorf("%s has the vote %q, which this version does not know", path, d.Vote)
 	}

@@ -135,7 +135,7 @@ func (d *fold[S, U]) results(failures map[string]runlog.TaskDone) ([]Result, err
 	out := make([]Result, 0, len(d.m.Tasks()))
 	for i := range d.m.Tasks() {
 		t, res := &d.m.Tasks()[i], d.m.Result(i)
-		r := Result{Path: d.flow.path(d.space, t), Node: d.flow.nodes[t.Vertex].Name, Key: t.Key, Vote: votes[res.Vote]}
+		r := Result{Path: d.flow.path(d.space, t), Node: d.flow.nodes[t.Vertex].Name, Key: t.Key, Vote: votes()[res.Vote]}
 		var err error
 		r.Error, r.Caught = failures[r.Path].Error, res.Outcome == pregel.Caught
 		delete(failures, r.Path) // those of tasks that started early are for a later superstep

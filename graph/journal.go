@@ -222,8 +222,10 @@ func (x *execution[S, U]) snapshotDue(step int) bool {
 	return x.journal.SnapshotDue(x.opt.space, every > 0 && step%every == 0)
 }
 
-// votes has the names of votes in records.
-var votes = [...]string{pregel.Halt: "", pregel.Stay: "stay", pregel.Complete: "complete"}
+// votes returns the names of votes in records.
+func votes() [3]string {
+	return [...]string{pregel.Halt: "", pregel.Stay: "stay", pregel.Complete: "complete"}
+}
 
 func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, message]) (json.RawMessage, error) {
 	d := runlog.TaskDone{Node: x.flow.nodes[t.Vertex].Name, Key: t.Key, Step: t.Step}
@@ -235,7 +237,7 @@ func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, mess
 	} else {
 		d.Error, d.Caught = r.Err.Error(), r.Outcome == pregel.Caught
 	}
-	d.Inside, d.Vote = r.Inside, votes[r.Vote]
+	d.Inside, d.Vote = r.Inside, votes()[r.Vote]
 	if r.Fix != nil {
 		var err error
 		d.Fixed = x.flow.nodes[r.Fix.Vertex].Name

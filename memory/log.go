@@ -176,7 +176,7 @@ func (s *Space) write(ctx context.Context, e *entry) error {
 		err := s.try(ctx, e)
 		switch {
 		case err == nil:
-			return s.refresh(ctx)
+			return nil
 		case errors.As(err, new(*runlog.BusyError)), errors.Is(err, runlog.ErrExists), errors.Is(err, runlog.ErrFenced), errors.As(err, new(*runlog.NotFoundError)), errors.Is(err, errMoved):
 		case errors.Is(err, runlog.ErrUnknown) && e.ID != "": // it is known then if it is there
 		default:
@@ -192,7 +192,7 @@ func (s *Space) write(ctx context.Context, e *entry) error {
 
 var errMoved = errors.New("another generation is current")
 
-func (s *Space) try(ctx context.Context, e *entry) (err error) {
+func (s *Space) try(ctx context.Context, e *entry) error {
 	if err := s.refresh(ctx); err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (s *Space) try(ctx context.Context, e *entry) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, log.Release(context.WithoutCancel(ctx))) }()
+	defer func() { _ = log.Release(context.WithoutCancel(ctx)) }() // else its lease ends
 	if err := s.refresh(ctx); err != nil {
 		return err
 	}
@@ -227,10 +227,10 @@ func (s *Space) try(ctx context.Context, e *entry) (err error) {
 	if err := s.refresh(ctx); err != nil {
 		return err
 	}
-	if s.seq <= 2*uint64(len(s.items))+wasted {
-		return nil
+	if s.seq > 2*uint64(len(s.items))+wasted {
+		_ = s.move(ctx, log) // the entry is written; the next write moves them
 	}
-	return s.move(ctx, log)
+	return nil
 }
 
 // wasted is how many records of a log may be of no use.

@@ -209,14 +209,14 @@ func (s *Space) Put(ctx context.Context, key string, value any, opt *PutOptions)
 	return s.write(ctx, &entry{ID: opt.ID, Item: &Item{Key: key, Value: raw, Expires: opt.Expires.UTC(), Run: opt.Run}})
 }
 
-// Delete removes the value under a key. It is no error if there is none.
-func (s *Space) Delete(ctx context.Context, key string) error {
+// Delete removes the value under a key. It is no error if there is none. The ID is that of the write, see PutOptions; "" for none.
+func (s *Space) Delete(ctx context.Context, key, id string) error {
 	if _, err := s.Get(ctx, key); errors.As(err, new(*NotFoundError)) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	return s.write(ctx, &entry{Forget: key})
+	return s.write(ctx, &entry{ID: id, Forget: key})
 }
 
 // Clear removes all values of the namespace.

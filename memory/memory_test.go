@@ -56,7 +56,7 @@ func TestValues(t *testing.T) {
 	if _, err := memory.Get[int](ctx, other, "tone"); err == nil || !strings.Contains(err.Error(), "users/ada") {
 		t.Errorf("a value of another type: %v", err)
 	}
-	if err := errors.Join(other.Put(ctx, "tone", tone{}, nil), other.Put(ctx, "name", "Ada", nil), s.Delete(ctx, "tone"), s.Delete(ctx, "tone")); err != nil {
+	if err := errors.Join(other.Put(ctx, "tone", tone{}, nil), other.Put(ctx, "name", "Ada", nil), s.Delete(ctx, "tone", ""), s.Delete(ctx, "tone", "")); err != nil {
 		t.Fatal(err)
 	}
 	if items, err := other.Items(ctx); err != nil || len(items) != 1 || items[0].Text() != "Ada" {
@@ -147,12 +147,12 @@ func TestCrashes(t *testing.T) {
 				if n%(writes/8) == at*10 {
 					store.DieAt(random.IntN(3), after)
 				}
-				key := fmt.Sprint("k", random.IntN(20))
+				key, forgets := fmt.Sprint("k", random.IntN(20)), random.IntN(4) == 0
 				var err error
 				for {
-					if random.IntN(4) == 0 {
+					if forgets {
 						delete(want, key)
-						err = s.Delete(t.Context(), key)
+						err = s.Delete(t.Context(), key, fmt.Sprint("write-", n))
 					} else {
 						want[key] = n
 						err = s.Put(t.Context(), key, n, &memory.PutOptions{ID: fmt.Sprint("write-", n)})
@@ -218,6 +218,52 @@ func TestCrashWhileMoving(t *testing.T) {
 				t.Errorf("at append %d: it is %q, %v", at, got, err)
 			}
 		}
+	}
+}
+
+// Somebody holds the log that would be the next one: a write is made, once, and the log is replaced later.
+func TestMoveWaits(t *testing.T) {
+	store := runlog.NewMemory(&runlog.MemoryOptions{Lease: time.Hour})
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	s := space(t, store, "n", nil)
+	logs := func() []runlog.Info {
+		infos, err := store.Runs(t.Context(), &runlog.Filter{Status: []runlog.Status{runlog.Importing}})
+		if err != nil || len(infos) == 0 {
+			t.Fatalf("the logs are %v, %v", infos, err)
+		}
+		return infos
+	}
+	put := func(n int) {
+		t.Helper()
+		if err := s.Put(ctx, "k", n, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(0)
+	first := logs()[0].ID
+	next, _, err := store.Acquire(t.Context(), strings.TrimSuffix(first, "0")+"1", &runlog.AcquireOptions{Create: &runlog.NewRun{Status: runlog.Importing}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const writes = 265
+	for n := 1; n < writes; n++ {
+		put(n)
+	}
+	for _, i := range logs() {
+		if i.ID == first && i.Head != writes {
+			t.Errorf("%d writes are %d records", writes, i.Head)
+		}
+	}
+	if err := next.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	put(writes)
+	if all := logs(); len(all) != 1 || all[0].ID == first {
+		t.Errorf("the logs are %v", all)
+	}
+	if got, err := memory.Get[int](t.Context(), s, "k"); err != nil || got != writes {
+		t.Errorf("it is %d, %v", got, err)
 	}
 }
 
@@ -362,6 +408,9 @@ func TestTools(t *testing.T) {
 		{"remember", "5", `{"key":"x"}`, "there is no note x"},
 		{"remember", "6", `{"key":"style"}`, "forgotten: style"},
 		{"recall", "7", `{}`, "there is no such note"},
+		{"remember", "11", `{"key":"style","text":"Plain English"}`, "remembered: style"},
+		{"remember", "6", `{"key":"style"}`, "forgotten: style"}, // again, after a crash: what came later stays
+		{"recall", "12", `{"about":"style"}`, "style (2026-11-27): Plain English\n"},
 	} {
 		got := set.Call(t.Context(), c.name, &tool.Call{ID: c.key, Key: c.key, Args: json.RawMessage(c.args)})
 		if got.Error || got.Text != c.want {

@@ -64,7 +64,7 @@ func Tools(space func(ctx context.Context) (*Space, error)) ([]*tool.Tool, error
 				if _, err := s.Get(ctx, in.Key); errors.As(err, new(*NotFoundError)) {
 					return "there is no note " + in.Key, nil
 				}
-				return "forgotten: " + in.Key, s.Delete(ctx, in.Key)
+				return "forgotten: " + in.Key, s.Delete(ctx, in.Key, c.Key)
 			}
 			o := &PutOptions{ID: c.Key, Run: c.Run}
 			if in.Days > 0 {

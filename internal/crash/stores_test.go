@@ -77,7 +77,7 @@ func remembers(t *testing.T, store runlog.Store) {
 	if err != nil || len(infos) != 1 || infos[0].Head > writes/2 {
 		t.Errorf("the logs are %+v, %v", infos, err)
 	}
-	if err := both[0].Delete(t.Context(), "k1"); err != nil {
+	if err := both[0].Delete(t.Context(), "k1", ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := both[1].Get(t.Context(), "k1"); !errors.As(err, new(*memory.NotFoundError)) {
