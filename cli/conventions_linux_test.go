@@ -16,6 +16,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 )
 
@@ -125,7 +126,7 @@ func TestConvention07Blackhole(t *testing.T) {
 		}
 	}
 	t.Logf("--version %s beside %s of an empty program, first frame %s", version, nothing, first)
-	if version-nothing > 500*time.Millisecond {
+	if version-nothing > faults.Bound(500*time.Millisecond) {
 		t.Errorf("--version took %s beside %s of an empty program", version, nothing)
 	}
 	if first > 2*time.Second {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	command := func() { os.Exit(Main(testConfig(), testOptions())) }
-	testscript.Main(leaks{m}, map[string]func(){"superstep": command, "flows": command, "scripted": acpAgent}) // flows is what it is called beside the whole command
+	testscript.Main(leaks{m}, map[string]func(){"superstep": command, "flows": command, "scripted": acpAgent, "nothing": func() { os.Exit(0) }}) // flows is what it is called beside the whole command
 }
 
 // acpAgent is an agent of another program, for scripts.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 )
@@ -201,7 +202,7 @@ func TestTerminalKills(t *testing.T) {
 	}
 	killed := time.Now()
 	d.until("b", "No process executes it", "/resume")
-	if took := time.Since(killed); took > 10*time.Second {
+	if took := time.Since(killed); took > faults.Bound(10*time.Second) {
 		t.Errorf("it was said after %s", took)
 	}
 	d.open("c", d.binary)
@@ -240,7 +241,7 @@ func TestTerminalFirstFrame(t *testing.T) {
 		}
 	}
 	t.Logf("the first frame came after %s", best)
-	if best > 2*time.Second { // ten times what is wanted
+	if best > faults.Bound(2*time.Second) { // ten times what is wanted
 		t.Errorf("the first frame came after %s", best)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -64,4 +65,19 @@ func Rand(tb testing.TB) (*rand.Rand, uint64) {
 func Report(tb testing.TB, fault, store string, n int, start time.Time, format string, args ...any) {
 	tb.Helper()
 	tb.Logf("FAULT\t%s\t%s\t%d\t%s\t%s", fault, store, n, time.Since(start).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
+}
+
+// Bound returns how long something may take of which limit is enough on a machine with nothing else to do: as many times longer as programs now share
+// each of its processors, by Linux's /proc/loadavg, of which the last minute counts and this moment.
+func Bound(limit time.Duration) time.Duration {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return limit
+	}
+	var minute, five, fifteen float64
+	var now int
+	if _, err := fmt.Sscanf(string(data), "%f %f %f %d/", &minute, &five, &fifteen, &now); err != nil {
+		return limit
+	}
+	return time.Duration(float64(limit) * max(1, max(minute, float64(now))/float64(runtime.NumCPU())))
 }

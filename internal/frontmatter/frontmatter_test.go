@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
 )
 
@@ -131,7 +132,7 @@ func TestErrors(t *testing.T) {
 		if e.Code != c.code || c.at != "" && at != c.at || !strings.Contains(e.Text, c.text) {
 			t.Errorf("%s: %s at %s: %s; want %s at %s with %q", c.name, e.Code, at, e.Text, c.code, c.at, c.text)
 		}
-		if took := time.Since(start); took > 2*time.Second {
+		if took := time.Since(start); took > faults.Bound(2*time.Second) {
 			t.Errorf("%s took %s", c.name, took)
 		}
 	}
@@ -142,7 +143,7 @@ func TestManyValues(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	d := parse(t, file("a: ["+strings.Repeat("1,", 32_000)+"1]", ""))
-	if n := len(d.Field("a").Value.Items); n != 32_001 || time.Since(start) > 2*time.Second {
+	if n := len(d.Field("a").Value.Items); n != 32_001 || time.Since(start) > faults.Bound(2*time.Second) {
 		t.Errorf("%d values in %s", n, time.Since(start))
 	}
 }
@@ -258,7 +259,7 @@ func TestHeadersTakeNoTime(t *testing.T) {
 		s := file(strings.Repeat(part, frontmatter.MaxHeader/len(part)), "text")
 		start := time.Now()
 		_, _ = frontmatter.Parse([]byte(s), nil)
-		if took := time.Since(start); took > 3*time.Second {
+		if took := time.Since(start); took > faults.Bound(3*time.Second) {
 			t.Errorf("64 KiB of %q took %s", part, took)
 		} else if testing.Verbose() {
 			t.Logf("%q %s", part, took)
@@ -276,7 +277,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		start := time.Now()
 		d, err := frontmatter.Parse(b, nil)
-		if took := time.Since(start); took > 5*time.Second {
+		if took := time.Since(start); took > faults.Bound(5*time.Second) {
 			t.Fatalf("took %s", took)
 		}
 		text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(b))

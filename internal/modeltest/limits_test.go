@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -59,7 +60,7 @@ func (s suite) limits(t *testing.T) {
 			if c.code != "" && e.Code != c.code {
 				t.Errorf("the error has the code %q, want %q: %v", e.Code, c.code, e)
 			}
-			if c.idle+c.timeout > 0 && took > limit+time.Second {
+			if c.idle+c.timeout > 0 && took > limit+faults.Bound(time.Second) {
 				t.Errorf("the turn took %s, the limit is %s", took, limit)
 			}
 			if max(heap, resident) > 64<<20 {
@@ -147,7 +148,7 @@ func (s suite) leaving(t *testing.T) {
 					}
 				}
 			}
-			if took := time.Since(start); took > time.Second {
+			if took := time.Since(start); took > faults.Bound(time.Second) {
 				t.Errorf("it took %s to end", took)
 			}
 			if context.Cause(ctx) != nil {

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/procgroup"
 )
 
@@ -116,7 +117,7 @@ func TestContext(t *testing.T) {
 				t.Error("it ended well")
 			}
 			procgroup.Sweep(cmd.Process, cmd.Env)
-			if took := time.Since(began); took > 10*time.Second || name == "obedient" && took > procgroup.Grace {
+			if took := time.Since(began); took > faults.Bound(10*time.Second) || name == "obedient" && took > faults.Bound(procgroup.Grace) {
 				t.Errorf("took %s", took)
 			}
 			if n := alive(t, word); n > 0 {

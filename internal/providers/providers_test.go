@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/internal/prices"
 	"github.com/superstep-dev/superstep/internal/providers"
@@ -497,7 +498,7 @@ func TestProbesAreParallel(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	})
-	if took < probeTime-50*time.Millisecond || took > probeTime*3/2 {
+	if took < probeTime-50*time.Millisecond || took > faults.Bound(probeTime*3/2) {
 		t.Errorf("it took %s", took)
 	}
 }
@@ -513,7 +514,7 @@ func TestListThenChoose(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	})
-	if took > probeTime*3/2 {
+	if took > faults.Bound(probeTime*3/2) {
 		t.Errorf("it took %s", took)
 	}
 }
@@ -532,7 +533,7 @@ func TestListStaysHere(t *testing.T) {
 				}
 			}
 		})
-		if took > probeTime/2 {
+		if took > faults.Bound(probeTime/2) {
 			t.Errorf("it took %s, as if somebody far away had been asked", took)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/npm"
 	"github.com/superstep-dev/superstep/internal/script"
 	"github.com/superstep-dev/superstep/tool"
@@ -263,7 +264,7 @@ func TestModulesEnd(t *testing.T) {
 				if !got.Error || !strings.Contains(got.Text, c.fails) {
 					t.Errorf("got %v %q", got.Error, got.Text)
 				}
-				if took := time.Since(start); took > 10*time.Second && timeout == `"300ms"` {
+				if took := time.Since(start); took > faults.Bound(10*time.Second) && timeout == `"300ms"` {
 					t.Errorf("took %s", took)
 				}
 			})

@@ -134,7 +134,7 @@ func TestBlackhole(t *testing.T) {
 		took := time.Since(t0)
 		p.heal()
 		longest = max(longest, took)
-		if err == nil || took > patience+500*time.Millisecond || took < patience/2 {
+		if err == nil || took > patience+faults.Bound(500*time.Millisecond) || took < patience/2 {
 			t.Errorf("%s ended after %s with error %v", name, took, err)
 		}
 		if name == "Append" && !errors.Is(err, runlog.ErrUnknown) {
@@ -170,7 +170,7 @@ func TestContextDuringBlackhole(t *testing.T) {
 		t0 := time.Now()
 		err := l.Append(ctx, batch(1))
 		stop()
-		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, runlog.ErrUnknown) || time.Since(t0) > 3*time.Second {
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, runlog.ErrUnknown) || time.Since(t0) > faults.Bound(3*time.Second) {
 			t.Errorf("after %s: %v", time.Since(t0), err)
 		}
 	}
@@ -205,7 +205,7 @@ func TestLatency(t *testing.T) {
 	}
 	wg.Wait()
 	// Two trips through the proxy each time, for all runs together. One at a time it would be 4 s.
-	if took := time.Since(t0); took > 2*time.Second {
+	if took := time.Since(t0); took > faults.Bound(2*time.Second) {
 		t.Errorf("5 appends each of %d runs took %s", len(logs), took)
 	}
 	for i := range logs {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/builtin"
 )
@@ -116,7 +117,7 @@ func TestBashFaults(t *testing.T) {
 			r := use(t, s, "bash", a)
 			took := time.Since(start)
 			runtime.ReadMemStats(&after)
-			if took > tc.within || !strings.Contains(r.Text, tc.want) || len(r.Text) > clean.MaxBytes {
+			if took > faults.Bound(tc.within) || !strings.Contains(r.Text, tc.want) || len(r.Text) > clean.MaxBytes {
 				t.Errorf("after %v: %.200q", took, r.Text)
 			}
 			if grown := int64(after.HeapInuse) - int64(before.HeapInuse); grown > 64<<20 {
@@ -144,7 +145,7 @@ func TestBashCancelled(t *testing.T) {
 	defer cancel()
 	start := time.Now()
 	_, err = b.Run(ctx, &tool.Call{Args: []byte(`{"command":"echo begun; sleep 100"}`)})
-	if err == nil || !strings.Contains(err.Error(), "begun") || time.Since(start) > 5*time.Second {
+	if err == nil || !strings.Contains(err.Error(), "begun") || time.Since(start) > faults.Bound(5*time.Second) {
 		t.Errorf("after %v: %v", time.Since(start), err)
 	}
 	if _, err := builtin.Bash(root, &builtin.BashOptions{Environ: []string{"PATH=/nonexistent:relative"}}); err == nil {
