@@ -214,7 +214,7 @@ func TestHistory(t *testing.T) {
 	out := ends(t, run, runlog.Completed)
 	var steps []string
 	var last graph.Checkpoint[json.RawMessage]
-	for m, err := range e.History(t.Context(), run.ID()) {
+	for m, err := range e.History(t.Context(), run.ID(), "") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,7 +313,7 @@ func TestForkPreview(t *testing.T) {
 	run := start(t, e, nil)
 	ends(t, run, runlog.Completed)
 	for _, edits := range [][]graph.Edit{nil, {{Update: json.RawMessage(`{"words":["mine"]}`)}}} {
-		for m, err := range e.History(t.Context(), run.ID()) {
+		for m, err := range e.History(t.Context(), run.ID(), "") {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -34,12 +35,6 @@ func (e *Engine) reading(ctx context.Context, id string) (runlog.RunStarted, gra
 	return started, flow, err
 }
 
-// Reading returns the graph of a run, to read its log with.
-func (e *Engine) Reading(ctx context.Context, id string) (graph.Reading, error) {
-	_, flow, err := e.reading(ctx, id)
-	return flow, err
-}
-
 // A PointError reports that a run has no such point.
 type PointError struct{ Why string }
 
@@ -47,12 +42,30 @@ func (e *PointError) Error() string { return e.Why }
 
 func noPoint(format string, args ...any) error { return &PointError{fmt.Sprintf(format, args...)} }
 
-// History yields the checkpoints of a run: its beginning, and one after each superstep. A fork
+// Inside returns the graph that a task of a run ran within the run, to read the log of the run with: that of a graph.Sub, of a workflow that was called, of
+// a step of a recipe with steps inside. The path is that of the task; "" is the graph of the run. If there is none, the error is a *graph.InsideError, which
+// has the paths of those there are.
+func (e *Engine) Inside(ctx context.Context, id, path string) (graph.Reading, error) {
+	_, flow, err := e.reading(ctx, id)
+	if err != nil || path == "" {
+		return flow, err
+	}
+	return graph.Inside(flow, runlog.Records(ctx, e.store, id, 0), path, func(name string, inputs json.RawMessage) (graph.Reading, error) {
+		return e.Workflows().Called(name, inputs)
+	})
+}
+
+// Insides returns the tasks of a run that ran a graph within it, in the order in which they began; see [Engine.Inside].
+func (e *Engine) Insides(ctx context.Context, id string) ([]string, error) {
+	return graph.Insides(runlog.Records(ctx, e.store, id, 0))
+}
+
+// History yields the checkpoints of a run, or of a graph inside of it (see [Engine.Inside]): its beginning, and one after each superstep. A fork
 // begins with the checkpoint it was forked from. Nothing is executed. The engine must have the
 // run's workflow, and the workflow must have a graph (see workflow.Workflow.Flow).
-func (e *Engine) History(ctx context.Context, id string) iter.Seq2[graph.Checkpoint[json.RawMessage], error] {
+func (e *Engine) History(ctx context.Context, id, inside string) iter.Seq2[graph.Checkpoint[json.RawMessage], error] {
 	return func(yield func(graph.Checkpoint[json.RawMessage], error) bool) {
-		_, flow, err := e.reading(ctx, id)
+		flow, err := e.Inside(ctx, id, inside)
 		if err != nil {
 			yield(graph.Checkpoint[json.RawMessage]{}, err)
 			return
@@ -69,8 +82,13 @@ func (e *Engine) History(ctx context.Context, id string) iter.Seq2[graph.Checkpo
 }
 
 // At returns the checkpoint that a user names: "3" is after three supersteps, "0" the beginning, "seq:120" right after record 120, and "" the last. The
-// name of a node or the path of a task is the checkpoint right before it first ran. If there is no such checkpoint, At returns a *PointError.
+// name of a node or the path of a task is the checkpoint right before it first ran. After the path of a task and a slash it is one of the graph inside of that
+// task: "plan/3", "plan/write", and "plan/" for its last. If there is no such checkpoint, At returns a *PointError or a *graph.InsideError.
 func (e *Engine) At(ctx context.Context, id, ref string) (graph.Checkpoint[json.RawMessage], error) {
+	inside, whole := "", ref
+	if i := strings.LastIndexByte(ref, '/'); i >= 0 {
+		inside, ref = ref[:i], ref[i+1:]
+	}
 	step, seq := -1, uint64(0)
 	number, isSeq := strings.CutPrefix(ref, "seq:")
 	n, err := strconv.ParseUint(number, 10, 31)
@@ -84,7 +102,7 @@ func (e *Engine) At(ctx context.Context, id, ref string) (graph.Checkpoint[json.
 	}
 	var last graph.Checkpoint[json.RawMessage]
 	var names []string
-	for m, err := range e.History(ctx, id) {
+	for m, err := range e.History(ctx, id, inside) {
 		if err != nil {
 			return graph.Checkpoint[json.RawMessage]{}, err
 		}
@@ -96,9 +114,8 @@ func (e *Engine) At(ctx context.Context, id, ref string) (graph.Checkpoint[json.
 			return m, nil
 		}
 		for _, path := range m.Next {
-			node, _, _ := strings.Cut(path, "[")
-			node, _, _ = strings.Cut(node, "#")
-			if path == ref || node == ref {
+			node := pregel.VertexOf(path[strings.LastIndexByte(path, '/')+1:])
+			if path == whole || node == ref {
 				return m, nil
 			}
 			if !slices.Contains(names, node) {
@@ -181,7 +198,7 @@ func last(ms []graph.Checkpoint[json.RawMessage]) *graph.Checkpoint[json.RawMess
 
 func (e *Engine) moments(ctx context.Context, id string) ([]graph.Checkpoint[json.RawMessage], error) {
 	var out []graph.Checkpoint[json.RawMessage]
-	for m, err := range e.History(ctx, id) {
+	for m, err := range e.History(ctx, id, "") {
 		if err != nil {
 			return nil, err
 		}

@@ -93,7 +93,7 @@ func TestPinned(t *testing.T) {
 			t.Error(i, out, err)
 		}
 		moments := 0
-		for _, err := range e.History(t.Context(), id) {
+		for _, err := range e.History(t.Context(), id, "") {
 			if err != nil {
 				t.Error(i, err)
 			}

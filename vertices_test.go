@@ -159,7 +159,7 @@ func TestVerticesHistory(t *testing.T) {
 	out := ends(t, run, runlog.Completed)
 	var seen []string
 	var second uint64
-	for c, err := range e.History(t.Context(), run.ID()) {
+	for c, err := range e.History(t.Context(), run.ID(), "") {
 		if err != nil {
 			t.Fatal(err)
 		}

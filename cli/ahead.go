@@ -49,7 +49,7 @@ func checkAskable(ctx context.Context, e *superstep.Engine, info runlog.Info, an
 	if len(ans) == 0 {
 		return nil
 	}
-	flow, err := e.Reading(ctx, info.ID)
+	flow, err := e.Inside(ctx, info.ID, "")
 	if err != nil {
 		return nil // who continues with the run says so
 	}

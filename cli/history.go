@@ -42,7 +42,7 @@ func pointOf(ctx context.Context, a *app, e *superstep.Engine, id, ref string) (
 
 // explainPoint returns the error for a checkpoint that a run does not have, with what to do.
 func explainPoint(a *app, err error, id string) error {
-	if errors.As(err, new(*superstep.PointError)) {
+	if errors.As(err, new(*superstep.PointError)) || errors.As(err, new(*graph.InsideError)) {
 		return usage(err.Error(), "see the supersteps: "+a.hint("runs", "history", id))
 	}
 	return err
@@ -66,21 +66,32 @@ func moment(m *graph.Checkpoint[json.RawMessage]) momentJSON {
 
 func runsHistory(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "history ID", Short: "List a run's supersteps: what each computed, and what came next", Args: oneRun, ValidArgsFunction: a.ids,
-		Example: examples(a.cfg.Name, "runs history @last", "", "runs history 7f3a -o json", "", "runs show 7f3a --at @2 --state", "the state after the second superstep"),
+		Use: "history ID[@TASK]", Short: "List a run's supersteps: what each computed, and what came next", Args: oneRun, ValidArgsFunction: a.ids,
+		Long: "List a run's supersteps: what each computed, and what came next. With a task behind the run, list those of the graph inside of that task:\n" +
+			"a sub-graph, a workflow that it called, or the steps inside of a step of a recipe.",
+		Example: examples(a.cfg.Name, "runs history @last", "", "runs history 7f3a -o json", "", "runs show 7f3a --at @2 --state", "the state after the second superstep",
+			"runs history 7f3a@plan", "the graph inside of the task plan", "runs show 7f3a --at @plan/2 --state", "its state after its second superstep"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e, info, err := pastRun(cmd.Context(), a, args[0])
+			ref, inside, _ := cutPoint(args[0])
+			e, info, err := pastRun(cmd.Context(), a, ref)
 			if err != nil {
 				return err
 			}
 			moments := []momentJSON{}
-			for m, err := range e.History(cmd.Context(), info.ID) {
+			for m, err := range e.History(cmd.Context(), info.ID, inside) {
 				if err != nil {
-					return err
+					return explainPoint(a, err, info.ID)
 				}
 				moments = append(moments, moment(&m))
 			}
-			return printHistory(a, moments)
+			if err := printHistory(a, moments); err != nil || a.programs() || a.set.Quiet || inside != "" {
+				return err
+			}
+			tasks, err := e.Insides(cmd.Context(), info.ID)
+			if len(tasks) > 0 {
+				a.err.line(fmt.Sprintf("There are graphs inside of: %s. See one: %s", strings.Join(tasks, ", "), a.hint("runs", "history", info.ID+"@"+tasks[0])))
+			}
+			return err
 		},
 	}
 }
@@ -138,7 +149,8 @@ func orNothing(paths []string) string {
 func runsDiff(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "diff A[@POINT] B[@POINT] | RUN FILE", Short: "Compare two runs, two checkpoints, or a run's recipe with a file",
-		Long: "Compare two runs, superstep by superstep; with a point behind both, compare two states, which may be of one run.\nA point is " + atHelp + ".",
+		Long: "Compare two runs, superstep by superstep; with a point behind both, compare two states, which may be of one run.\nA point is " + atHelp + ".\n" +
+			"TASK/POINT is one of the graph inside of a task.",
 		Example: examples(a.cfg.Name, "runs diff 7f3a 91bc", "", "runs diff 7f3a@1 7f3a@3", "what two supersteps changed", "runs diff @-2@write @last@write", "",
 			"runs diff 7f3a 91bc -o json", ""),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {

@@ -71,7 +71,7 @@ func runsShow(a *app) *cobra.Command {
 }
 
 // recordHelp describes how to name a record of a run.
-const recordHelp = "A point is the number of a record, @N after N supersteps, or @STEP right before a step or task first ran"
+const recordHelp = "A point is the number of a record, @N after N supersteps, or @STEP right before a step or task first ran.\n@TASK/N and @TASK/STEP are the same of the graph inside of a task"
 
 // pointWord returns a point as superstep.Engine.At takes it.
 func pointWord(at string) string {

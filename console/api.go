@@ -405,7 +405,7 @@ func (s *server) apiHistory(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	all := []map[string]any{}
-	for m, err := range s.engine.History(r.Context(), info.ID) {
+	for m, err := range s.engine.History(r.Context(), info.ID, r.URL.Query().Get("inside")) {
 		if err != nil {
 			return err
 		}

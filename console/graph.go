@@ -31,7 +31,7 @@ type svgShape struct{ graph.Shape }
 func (s *server) shapeOf(id string) (*svgShape, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
 	defer cancel()
-	flow, err := s.engine.Reading(ctx, id)
+	flow, err := s.engine.Inside(ctx, id, "")
 	if err != nil {
 		return nil, err
 	}

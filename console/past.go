@@ -27,7 +27,7 @@ func (s *server) historyHandler(w http.ResponseWriter, r *http.Request) error {
 	}
 	q := r.URL.Query()
 	var all []graph.Checkpoint[json.RawMessage]
-	for m, err := range s.engine.History(r.Context(), info.ID) {
+	for m, err := range s.engine.History(r.Context(), info.ID, "") {
 		if err != nil {
 			return err
 		}

@@ -743,7 +743,7 @@ func (p *runPage) output(t *transcript.Task) template.HTML {
 	if t.Depth == 0 {
 		ctx, cancel := context.WithTimeout(p.s.ctx, 10*time.Second)
 		defer cancel()
-		for m, err := range p.s.engine.History(ctx, p.id) {
+		for m, err := range p.s.engine.History(ctx, p.id, "") {
 			if err != nil {
 				break
 			}

@@ -122,9 +122,12 @@ type Node[S, U any] struct {
 	// the first agent begins. The default is 0.
 	Agents int
 
-	Kind string   // what it is, for pictures: "agent", "tool", …; defaults to a plain function
-	Sub  *Shape   // the graph inside of it, for pictures and to notice its changes; defaults to none
-	Uses []string // workflows that it runs by name
+	Kind string // what it is, for pictures: "agent", "tool", …; defaults to a plain function
+	Sub  *Shape // the graph inside of it, for pictures and to notice its changes; defaults to none
+	// Inner returns the graph that its tasks run with Task.Nested, so that its history can be read; see [Inside]. Part is the path of the part of the task
+	// that runs it, "" for the task itself. It may return nil for none, which is also the default.
+	Inner func(part string) (Reading, error)
+	Uses  []string // workflows that it runs by name
 	// UsesAny is true if the node may run any workflow, not only its Uses. The choice is made while
 	// it runs, so adding or removing workflows does not change the node.
 	UsesAny bool

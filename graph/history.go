@@ -46,6 +46,9 @@ type Reading interface {
 	// Seed returns the data for a new run in which the named nodes already have the given updates;
 	// see [Flow.Seed].
 	Seed(updates map[string]json.RawMessage) (*Forked, error)
+
+	inside(path string) (inner Reading, calls string, err error)
+	at(space string) Reading // the same graph, run within a task
 }
 
 // past returns a fold over the log of a whole run, which may be of another version of the graph.
@@ -62,12 +65,17 @@ func (f *Flow[S, U]) past() *fold[S, U] {
 }
 
 // History folds the records of a run of the graph, from the first on, and yields a checkpoint for
-// its beginning and for every superstep. Nested graphs are ignored. It ends after the last record
+// its beginning and for every superstep. Graphs inside of tasks are ignored, see [Inside]. It ends after the last record
 // or with an error: the records' own error, a *ChangedError, or an error for a record that does not
 // match the graph. The states must not be changed; they share memory.
 func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[S], error] {
+	return f.history(records, "")
+}
+
+func (f *Flow[S, U]) history(records iter.Seq2[runlog.Record, error], space string) iter.Seq2[Checkpoint[S], error] {
 	return func(yield func(Checkpoint[S], error) bool) {
 		past := f.past()
+		past.space = space
 		failures := map[string]runlog.TaskDone{} // of tasks that were skipped, by path
 		for r, err := range records {
 			if err != nil {
@@ -169,8 +177,13 @@ func (d *fold[S, U]) next() []string {
 
 // Checkpoints implements Reading.
 func (f *Flow[S, U]) Checkpoints(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[json.RawMessage], error] {
+	return states(f.History(records))
+}
+
+// states encodes the states of checkpoints.
+func states[S any](all iter.Seq2[Checkpoint[S], error]) iter.Seq2[Checkpoint[json.RawMessage], error] {
 	return func(yield func(Checkpoint[json.RawMessage], error) bool) {
-		for c, err := range f.History(records) {
+		for c, err := range all {
 			out := Checkpoint[json.RawMessage]{Seq: c.Seq, Step: c.Step, Tasks: c.Tasks, Next: c.Next, Skipped: c.Skipped}
 			if err == nil {
 				out.State, err = json.Marshal(c.State)

@@ -20,7 +20,7 @@ func Sub[S, U, S2, U2 any](name string, flow *Flow[S2, U2], in func(S) (S2, erro
 		return n
 	}
 	shape := flow.Shape()
-	n.Sub, n.Uses = &shape, flow.Uses()
+	n.Sub, n.Uses, n.Inner = &shape, flow.Uses(), func(string) (Reading, error) { return flow, nil }
 	n.Run = func(ctx context.Context, t *Task, s S) (u U, err error) {
 		first, err := in(s)
 		if err != nil {
@@ -35,6 +35,9 @@ func Sub[S, U, S2, U2 any](name string, flow *Flow[S2, U2], in func(S) (S2, erro
 	}
 	return n
 }
+
+// inputsKey is the effect of a Call that settles the inputs of its workflow.
+const inputsKey = "inputs"
 
 // Call returns a node that runs a workflow the host has under a name, within the same run, or as a run of its own if Child of the node is set.
 // In makes its inputs, which encode as a JSON object, and out the update from its output.
@@ -57,7 +60,7 @@ func Call[S, U any](name, workflow string, in func(S) (any, error), out func(jso
 			if err != nil {
 				return u, fmt.Errorf("the inputs of %s cannot be encoded: %w", workflow, err)
 			}
-			inputs, err = Do(ctx, "inputs", func(context.Context, string) (json.RawMessage, error) { return w.Settle(inputs) })
+			inputs, err = Do(ctx, inputsKey, func(context.Context, string) (json.RawMessage, error) { return w.Settle(inputs) })
 			if err != nil {
 				return u, err
 			}

@@ -21,6 +21,9 @@ import (
 func (h *Host) ForkAt(
 	ctx context.Context, e *superstep.Engine, info *runlog.Info, point string, sets []string,
 ) (at uint64, opt *superstep.ForkOptions, err error) {
+	if strings.Contains(point, "/") {
+		return 0, nil, &superstep.PointError{Why: "a fork begins at a superstep of the run's own graph, not of one inside of a task"}
+	}
 	m, err := e.At(ctx, info.ID, point)
 	if err != nil {
 		return 0, nil, err
@@ -57,7 +60,7 @@ func (h *Host) edits(ctx context.Context, e *superstep.Engine, info *runlog.Info
 	if len(sets) == 0 {
 		return nil, nil
 	}
-	flow, err := e.Reading(ctx, info.ID)
+	flow, err := e.Inside(ctx, info.ID, "")
 	if err != nil {
 		return nil, err
 	}

@@ -75,6 +75,28 @@ func (p pinning) RunNested(ctx context.Context, inputs json.RawMessage, opt *gra
 	return w.RunNested(ctx, in.Inputs, opt)
 }
 
+// Called returns the graph of a workflow that a node called by name, with the inputs that its log has; see [graph.Inside].
+func (s Set) Called(name string, settled json.RawMessage) (graph.Reading, error) {
+	w, err := s.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	if w.Pin != nil {
+		var in pinnedInputs
+		if err := json.Unmarshal(settled, &in); err != nil {
+			return nil, err
+		}
+		if w, err = w.Restore(in.Pinned); err != nil {
+			return nil, err
+		}
+		settled = in.Inputs
+	}
+	if w.Flow == nil {
+		return nil, &OpaqueError{Name: w.Name}
+	}
+	return w.Flow(settled)
+}
+
 // Detach implements graph.Detachable.
 func (p pinning) Detach(inputs json.RawMessage) (*graph.ChildRun, error) {
 	var in pinnedInputs

@@ -215,3 +215,41 @@ func ExampleChat() {
 	// user: What would you change?
 	// assistant: I judge. I have read 3.
 }
+
+// Each word is sent to a task of a sub-graph, which has it as its word.
+func ExampleSent() {
+	type search struct {
+		Word string `json:"word"`
+		Last string `json:"last"`
+	}
+	inner := graph.New("inner", func(s, u search) search { return u })
+	inner.Add("look", func(_ context.Context, s search) (search, error) { return search{Last: s.Word + "!"}, nil })
+	inner.Edge(graph.Start, "look")
+	inner.Edge("look", graph.End)
+	look, err := inner.Compile()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	g := graph.New("example", addLines)
+	g.Add("split", func(context.Context, page) (lines, error) { return nil, nil })
+	g.Fan("split", node.Map("each", func(p page) []string { return strings.Fields(p.Topic) }, nil), "each")
+	in := node.Fields[page, search](map[string]string{"word": "topic", "last": "lines.0"})
+	out := func(s search) (lines, error) { return lines{s.Last}, nil }
+	g.AddNode(node.Sent(graph.Sub("each", look, in, out), func(p page, word string) (page, error) {
+		p.Topic = word
+		return p, nil
+	}))
+	g.Edge(graph.Start, "split")
+	g.Edge("each", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	final, err := flow.Run(context.Background(), page{Topic: "think like"}, nil)
+	fmt.Println(final.Lines, err)
+	// Output:
+	// [think! like!] <nil>
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/journal"
@@ -48,7 +49,7 @@ func Parallel[S, U any](name string, branches []graph.Node[S, U], merge func(S, 
 		err = errors.Join(err, fmt.Errorf("there is no strategy %d; use node.All, Race or Any", p.Strategy))
 	}
 	n.Err = errors.Join(err, missing("merge", merge == nil))
-	n.Sub = shape
+	n.Sub, n.Inner = shape, p.inner
 	for i := range branches {
 		n.Uses = append(n.Uses, branches[i].Uses...)
 	}
@@ -91,6 +92,17 @@ func (p *parallel[S, U]) shape(name string) (*graph.Shape, error) {
 	}
 	shape := flow.Shape()
 	return &shape, nil
+}
+
+// inner returns the graph inside of a branch.
+func (p *parallel[S, U]) inner(part string) (graph.Reading, error) {
+	name, part, _ := strings.Cut(part, "/")
+	for i := range p.branches {
+		if b := &p.branches[i]; b.Name == name && b.Inner != nil {
+			return b.Inner(part)
+		}
+	}
+	return nil, nil //nolint:nilnil // there is none
 }
 
 func (p *parallel[S, U]) all(ctx context.Context, t *graph.Task, s S) ([]Result[U], error) {

@@ -269,7 +269,7 @@ func TestRunsGoOnElsewhere(t *testing.T) {
 func checkReadings(t testing.TB, a *superstep.Engine, ida string, b *superstep.Engine, idb string) {
 	t.Helper()
 	history := func(e *superstep.Engine, id string) (out []string) {
-		for m, err := range e.History(t.Context(), id) {
+		for m, err := range e.History(t.Context(), id, "") {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -326,9 +326,12 @@ func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, up
 	case s.Workflow != nil && p.bundle.find(s.Workflow.Name) == nil:
 		n.Uses = []string{s.Workflow.Name}
 	case s.Workflow != nil:
-		n.Sub = p.drawn.shapes[&p.bundle.find(s.Workflow.Name).Block]
+		r := p.bundle.find(s.Workflow.Name)
+		n.Sub = p.drawn.shapes[&r.Block]
+		n.Inner = func(string) (graph.Reading, error) { return p.machine.look(r) }
 	case s.Body() != nil:
 		n.Sub = p.drawn.shapes[s.Body()]
+		n.Inner = func(string) (graph.Reading, error) { return p.flow(s.ID, s.Body(), nil) }
 	}
 	return n
 }

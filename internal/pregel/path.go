@@ -36,3 +36,11 @@ func Path(vertex, key string, visit int) string {
 	}
 	return b.String()
 }
+
+// VertexOf returns the vertex of a path that Path returned.
+func VertexOf(path string) string {
+	if i := strings.IndexAny(path, "[#"); i >= 0 {
+		path = path[:i]
+	}
+	return path
+}

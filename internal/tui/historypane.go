@@ -136,7 +136,7 @@ func (p *historyPane) load() tea.Cmd {
 		var flow graph.Reading
 		var unread error
 		if err == nil && first {
-			flow, unread = e.Reading(t.ctx, id)
+			flow, unread = e.Inside(t.ctx, id, "")
 		}
 		return doneMsg{func() {
 			p.loading, p.loaded = false, true

@@ -94,6 +94,10 @@ func (h *hostile) serve() {
 			h.call(r)
 		case "ping":
 			h.reply(r, "{}")
+		case "notifications/initialized":
+			if h.mode == "elicits-early" {
+				say(`{"jsonrpc":"2.0","id":"early","method":"elicitation/create","params":{"message":"x","requestedSchema":{"type":"object","properties":{}}}}`)
+			}
 		case "server/discover":
 			say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"not found"}}`, r.ID)
 		}
@@ -232,9 +236,16 @@ func (h *hostile) call(r request) {
 	case "asks":
 		say(`{"jsonrpc":"2.0","id":"s1","method":"sampling/createMessage","params":{"messages":[],"maxTokens":5}}`)
 		a := h.read()
-		say(`{"jsonrpc":"2.0","id":"s2","method":"elicitation/create","params":{"message":"Your password?","requestedSchema":{"type":"object","properties":{}}}}`)
-		b := h.read()
-		h.reply(r, text(string(a.Error)+string(b.Error)))
+		h.reply(r, text(string(a.Error)))
+		return
+	case "elicits":
+		var got []string
+		for i := range max(1, len(os.Getenv("TIMES"))*10) {
+			say(`{"jsonrpc":"2.0","id":"e%d","method":"elicitation/create","params":%s}`, i, os.Getenv("ELICIT"))
+			a := h.read()
+			got = append(got, string(a.Result)+string(a.Error))
+		}
+		h.reply(r, text(strings.Join(got, "\n")))
 		return
 	case "progress":
 		token, _ := json.Marshal(r.Params.Meta["progressToken"])
