@@ -49,6 +49,13 @@ func friend(versions ...string) *sdk.Server {
 	s.AddResourceTemplate(&sdk.ResourceTemplate{URITemplate: "note://{id}", Name: "any"}, func(_ context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: r.Params.URI, Text: "note of " + r.Params.URI}}}, nil
 	})
+	s.AddPrompt(&sdk.Prompt{Name: "review", Description: "Reviews\x1b[31m a file", Arguments: []*sdk.PromptArgument{{Name: "file", Required: true}, {Name: "style"}}}, func(_ context.Context, r *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+		if r.Params.Arguments["file"] == "none" {
+			return &sdk.GetPromptResult{}, nil
+		}
+		return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: fmt.Sprint("Review\x1b[2J ", r.Params.Arguments)}},
+			{Role: "assistant", Content: &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "note://1", Text: "hello"}}}}}, nil
+	})
 	return s
 }
 
@@ -275,6 +282,39 @@ func TestResourcesHostile(t *testing.T) {
 		o, _ := options(t)
 		if r := call(t, set(t, connect(t, server(t, mode), o)), "mcp__bad__resources", `{}`); !strings.Contains(r.Text, want) {
 			t.Errorf("%s: %+v", mode, r)
+		}
+	}
+}
+
+// A server's prompts are listed, and their text is made of arguments in order or by name.
+func TestPrompts(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		o, _ := options(t)
+		g := mcp.ConnectAll(t.Context(), []*mcp.Server{served(t, friend(version), version == "2026-07-28"), server(t, "")}, o)
+		t.Cleanup(g.Close)
+		list, err := g.Prompts(t.Context())
+		if err != nil || len(list) != 1 || list[0].Name != "mcp__net__review" || list[0].Description != "Reviews a file" || list[0].Usage() != "mcp__net__review FILE [STYLE]" {
+			t.Fatalf("%s: %+v, %v, %v", version, list, err, g.Errors())
+		}
+		for _, c := range []struct {
+			args []string
+			want string // of the text, or of the error
+		}{
+			{[]string{"a.go", "short"}, "Review map[file:a.go style:short]\n\n(assistant) [resource note://1]\nhello"},
+			{[]string{"style=x=y", "file=b.go"}, "Review map[file:b.go style:x=y]"},
+			{[]string{"a=b"}, "Review map[file:a=b]"},
+			{nil, "needs file: mcp__net__review FILE [STYLE]"},
+			{[]string{"1", "2", "3"}, "takes 2 arguments"},
+			{[]string{"none"}, "is empty"},
+		} {
+			text, err := list[0].Text(t.Context(), c.args...)
+			if err != nil {
+				text = err.Error()
+			}
+			if !strings.Contains(text, c.want) || strings.Contains(text, "\x1b") {
+				t.Errorf("%s: %q gave %q, want %q", version, c.args, text, c.want)
+			}
 		}
 	}
 }

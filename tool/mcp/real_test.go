@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,13 @@ func TestEverything(t *testing.T) {
 	}
 	if len(c.Warnings()) > 0 {
 		t.Errorf("warnings %q, %s", c.Warnings(), warned.all())
+	}
+	g := mcp.ConnectAll(t.Context(), []*mcp.Server{s}, o)
+	t.Cleanup(g.Close)
+	if list, err := g.Prompts(t.Context()); err != nil || len(list) < 2 {
+		t.Errorf("prompts %+v, %v", list, err)
+	} else if text, err := list[slices.IndexFunc(list, func(p mcp.Prompt) bool { return p.Name == "mcp__everything__args-prompt" })].Text(t.Context(), "Paris", "state=Texas"); err != nil || !strings.Contains(text, "Paris") || !strings.Contains(text, "Texas") {
+		t.Errorf("%q, %v", text, err)
 	}
 	p := &person{answer: says(`{"decision":"accept","name":"Ada"}`)}
 	if r := set(t, c).Call(t.Context(), "mcp__everything__trigger-elicitation-request", &tool.Call{Ask: p.ask}); r.Error || !strings.Contains(r.Text, "Ada") {
