@@ -57,9 +57,9 @@ func (r *run) equip() error {
 	return err
 }
 
-// place returns the scope of an action.
-func (r *run) place(a *Action, turn, i int) *journal.Scope {
-	return r.scope.Inner(pregel.Path(a.Tool.Name, fmt.Sprintf("%s%d.%d", r.prefix, turn+1, i+1), 0))
+// place returns the scope of a call.
+func (r *run) place(name string, turn, i int) *journal.Scope {
+	return r.scope.Inner(pregel.Path(name, fmt.Sprintf("%s%d.%d", r.prefix, turn+1, i+1), 0))
 }
 
 // act performs an action.

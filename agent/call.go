@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -135,7 +136,8 @@ func (a *Agent) Permit(ctx context.Context, scope *journal.Scope, w *Work, key s
 		out.Permitted = false // the guard of the tools, whose gate it was, looks at it again
 	}
 	if out.Approved = approved; no == nil {
-		return out, nil
+		out.Ask, err = r.asker(ctx, scope.Inner(key))
+		return out, err
 	}
 	return nil, refusal(c.Name, *no)
 }
@@ -223,12 +225,18 @@ func (r *run) call(ctx context.Context, turn, i int, c model.Call, f *fate) (too
 		Hash: hash, Input: c.Args, Repeat: r.repeat(c.Name), Cost: runlog.Amount{Calls: 1},
 		Told: func(text string) any { return tool.Result{Text: text} },
 	}
-	action := r.acts[c.Name]
-	if decided != nil {
+	action, place := r.acts[c.Name], r.place(c.Name, turn, i)
+	var ask func(context.Context, string, json.RawMessage) (json.RawMessage, error)
+	switch {
+	case decided != nil:
 		e.Repeat, e.Cost = journal.RepeatFreely, runlog.Amount{}
-	} else if action != nil {
+	case action != nil:
 		if e.Inside = true; action.Scoped {
-			e.Within = r.place(action, turn, i)
+			e.Within = place
+		}
+	default:
+		if ask, err = r.asker(ctx, place); err != nil {
+			return tool.Result{}, err
 		}
 	}
 	res, err := Do(ctx, r.scope, e, func(ctx context.Context, key string) (tool.Result, error) {
@@ -238,9 +246,9 @@ func (r *run) call(ctx context.Context, turn, i int, c model.Call, f *fate) (too
 		return hook.Tool(ctx, r.at(c.Name), c.Args, func(ctx context.Context) (tool.Result, error) {
 			use := r.toolCall(c, key)
 			if action != nil {
-				return r.act(ctx, action, r.place(action, turn, i), e.Key, use)
+				return r.act(ctx, action, place, e.Key, use)
 			}
-			use.Approved, use.Trace = f.seen, r.scope.Traceparent(e.Key)
+			use.Approved, use.Trace, use.Ask = f.seen, r.scope.Traceparent(e.Key), ask
 			return r.use(ctx, e.Key, c.Name, use)
 		})
 	})
@@ -252,6 +260,17 @@ func (r *run) call(ctx context.Context, turn, i int, c model.Call, f *fate) (too
 		res.Denied = decided.Denied // an older log does not have it
 	}
 	return res, err
+}
+
+// asker returns the function with which one attempt of a call asks the user while it runs, see tool.Call.Ask. The place is the call's own.
+func (r *run) asker(ctx context.Context, place *journal.Scope) (func(ctx context.Context, text string, schema json.RawMessage) (json.RawMessage, error), error) {
+	ask, err := place.Asker(ctx)
+	if err != nil || ask == nil || r.Headless {
+		return nil, err
+	}
+	return func(ctx context.Context, text string, schema json.RawMessage) (json.RawMessage, error) {
+		return ask(ctx, r.work.Stopped, &runlog.Question{Kind: runlog.QuestionForm, Agent: r.Name, Text: text, Schema: schema})
+	}, nil
 }
 
 // at is the place of a call of this agent, for hooks.

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/unlisted"
@@ -327,4 +329,87 @@ func (s *Scope) Withdraw(ctx context.Context, by string, keys ...string) error {
 		}
 		return nil
 	})
+}
+
+// during begins the keys of questions that an effect asks while it runs, see Asker. No other question has such a key.
+const during = "during/"
+
+// byInterruption is the recorded author of the denial of such a question whose effect was stopped, or did not survive a crash.
+const byInterruption = "interruption"
+
+// asksDuring reports whether a record belongs to such a question.
+func asksDuring(r *runlog.Record) bool {
+	return (r.Kind == runlog.KindAsked || r.Kind == runlog.KindAnswered) && bytes.HasPrefix(r.Data, []byte(`{"key":"`+during))
+}
+
+// Asker returns the function with which one attempt of an effect asks the user while it runs. The scope is the effect's own part of the log. The function
+// waits for the answer, and returns nil if the question is denied. It gives up when its context ends or stopped is closed. A question that an earlier
+// attempt asked in the same words returns its recorded answer. A question that a crash left open is withdrawn, because the effect no longer waits for it.
+//
+// The questions are beside the workflow: a replay copies them from the record, since it does not perform the effect. Without a log Asker returns nil.
+func (s *Scope) Asker(ctx context.Context) (ask func(ctx context.Context, stopped <-chan struct{}, q *runlog.Question) (json.RawMessage, error), err error) {
+	if s == nil {
+		return nil, nil
+	}
+	for _, key := range s.openDuring() {
+		if err := s.Withdraw(ctx, byInterruption, key); err != nil {
+			return nil, err
+		}
+	}
+	var mu sync.Mutex
+	next := map[string]int{} // by what is asked: how often this attempt has asked it
+	return func(ctx context.Context, stopped <-chan struct{}, q *runlog.Question) (json.RawMessage, error) {
+		hash, err := Hash([]any{q.Text, q.Schema})
+		if err != nil {
+			return nil, err
+		}
+		asked := *q
+		mu.Lock()
+		for given := byInterruption; given == byInterruption; {
+			next[hash]++
+			asked.Key = s.Own(fmt.Sprintf("%s%s-%d", during, hash, next[hash]))
+			a, _, _ := s.question(asked.Key)
+			given = a.By
+		}
+		mu.Unlock()
+		return s.await(ctx, stopped, &asked)
+	}, nil
+}
+
+// openDuring returns the keys of the open questions of the scope whose effect was running when they were asked.
+func (s *Scope) openDuring() (keys []string) {
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	if m := s.j.scopes[s.path]; m != nil {
+		for key := range m.asked {
+			if _, answered := m.answers[key]; !answered && strings.HasPrefix(key, during) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// await asks a question and waits for the answer. If it cannot wait any longer, it withdraws the question.
+func (s *Scope) await(ctx context.Context, stopped <-chan struct{}, q *runlog.Question) (answer json.RawMessage, err error) {
+	answered, deaf := s.Listen()
+	defer deaf()
+	for {
+		if answer, err = s.Ask(ctx, q); !Waits(err) {
+			break
+		}
+		select {
+		case <-answered:
+			continue
+		case <-stopped:
+			err = errors.New("the run is to stop")
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		return nil, errors.Join(err, s.Withdraw(context.WithoutCancel(ctx), byInterruption, q.Key))
+	}
+	if errors.Is(err, ErrDenied) {
+		return nil, nil
+	}
+	return answer, err
 }

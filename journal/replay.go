@@ -187,9 +187,11 @@ func (p *replay) inject(ctx context.Context, j *Journal) error {
 	return j.Append(ctx, "", runlog.Record{Kind: next.Kind, Path: next.Path, Time: next.Time, Data: next.Data})
 }
 
-// beside reports whether a record was not written by the workflow, but beside it: a change of the budget, or the output of an interrupted effect. A replay
-// copies it.
-func beside(r *runlog.Record) bool { return mail.BudgetOf(r) != nil || cut.Of(r) != nil }
+// beside reports whether a record was not written by the workflow, but beside it: a change of the budget, the output of an interrupted effect, or a question
+// of a running one. A replay copies it.
+func beside(r *runlog.Record) bool {
+	return mail.BudgetOf(r) != nil || cut.Of(r) != nil || asksDuring(r)
+}
 
 // answers injects the recorded answers and the records beside the workflow when they are due, and ends the workflow if it takes too long, until stop is called.
 func (p *replay) answers(ctx context.Context, j *Journal) (stop func()) {

@@ -326,11 +326,11 @@ func (s *script) due(late bool) *runlog.Record {
 		return nil
 	}
 	r := &s.recs[s.cursor]
-	if r.Kind != runlog.KindAnswered {
-		if !beside(r) {
-			return nil
-		}
+	if beside(r) {
 		return r
+	}
+	if r.Kind != runlog.KindAnswered {
+		return nil
 	}
 	var a runlog.Answer
 	if json.Unmarshal(r.Data, &a) == nil && !late && !s.waits[lane{r.Kind, r.Path, a.Key}] {

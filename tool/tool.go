@@ -73,6 +73,9 @@ type Call struct {
 	// Raw asks for data, since the caller is a program and not a model: contents as they are, without numbers of lines,
 	// remarks or sentences about nothing found. A result that would be truncated is an error instead.
 	Raw bool
+	// Ask asks the user a question while the call runs, and waits for the answer: JSON that satisfies the schema, or nil if
+	// the user declines. Ask fails if ctx ends first, or the run is to stop. Ask is nil if nobody can be asked.
+	Ask func(ctx context.Context, text string, schema json.RawMessage) (json.RawMessage, error)
 	// Stopped is closed once the run is to stop after what is running: who waits for something
 	// long may give up then. Nil for never.
 	Stopped <-chan struct{}

@@ -47,6 +47,7 @@ func Fit(q *runlog.Question, s string) (json.RawMessage, error) {
 		if why := f.Wrong(s); why != "" {
 			return nil, errors.New(why)
 		}
+		return nil, err // of several fields together
 	case typed && !(&Field{Type: kind}).Takes(json.RawMessage(s)):
 		return nil, fmt.Errorf("want %s, got %s", KindOf(kind), got(text))
 	}

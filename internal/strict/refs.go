@@ -36,6 +36,14 @@ var keywords = sync.OnceValue(func() (out []keyword) {
 	return out
 })
 
+// holders returns the keywords that hold subschemas.
+var holders = sync.OnceValue(func() []keyword {
+	return slices.DeleteFunc(slices.Clone(keywords()), func(k keyword) bool {
+		return k.holds != reflect.TypeFor[*jsonschema.Schema]() && k.holds != reflect.TypeFor[[]*jsonschema.Schema]() &&
+			k.holds != reflect.TypeFor[map[string]*jsonschema.Schema]()
+	})
+})
+
 // A part is a subschema: the keyword that holds it, and its name there, "" if it has none.
 type part struct{ keyword, name string }
 
@@ -43,10 +51,14 @@ type part struct{ keyword, name string }
 func parts(s *jsonschema.Schema) iter.Seq2[part, *jsonschema.Schema] {
 	return func(yield func(part, *jsonschema.Schema) bool) {
 		v := reflect.ValueOf(s).Elem()
-		for _, k := range keywords() {
-			switch held := v.FieldByIndex(k.field).Interface().(type) {
+		for _, k := range holders() {
+			field := v.FieldByIndex(k.field)
+			if field.IsNil() { // as most are
+				continue
+			}
+			switch held := field.Interface().(type) {
 			case *jsonschema.Schema:
-				if held != nil && !yield(part{keyword: k.name}, held) {
+				if !yield(part{keyword: k.name}, held) {
 					return
 				}
 			case []*jsonschema.Schema:

@@ -260,7 +260,7 @@ func below(at, key string) string {
 }
 
 func pointer(at, key string) string {
-	return at + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+	return at + "/" + strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
 
 // TypeName returns the type of a decoded value, with its article.

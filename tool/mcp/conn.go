@@ -249,7 +249,7 @@ func (c *conn) refresh(ctx context.Context, s *session) error {
 
 // call uses a tool. A server that ended before is started again, once. A call that was in progress
 // when the server ended is repeated only if its effect allows that.
-func (c *conn) call(ctx context.Context, name string, repeat bool, args json.RawMessage, trace string) (string, error) {
+func (c *conn) call(ctx context.Context, name string, repeat bool, use *tool.Call) (string, error) {
 	start := c.snapshot().s
 	for try := 1; ; try++ {
 		s, err := c.live(ctx, try == 1 || c.snapshot().s == start)
@@ -259,8 +259,8 @@ func (c *conn) call(ctx context.Context, name string, repeat bool, args json.Raw
 		if err := c.usable(name); err != nil {
 			return "", err
 		}
-		sent := attempt{trace: trace}
-		text, err := c.once(ctx, &sent, s, name, args)
+		var sent attempt
+		text, err := c.once(ctx, &sent, s, name, use)
 		if err == nil || try > 1 || ctx.Err() != nil || !errors.Is(err, errLost) && !sent.unsent.Load() {
 			return text, err
 		}
@@ -272,7 +272,6 @@ func (c *conn) call(ctx context.Context, name string, repeat bool, args json.Raw
 
 // An attempt records what happened to the request of a call on the network.
 type attempt struct {
-	trace  string                    // the traceparent of the call, "" for none
 	unsent atomic.Bool               // it never reached the server
 	answer atomic.Pointer[wireError] // the server refused it
 }
@@ -300,24 +299,32 @@ var errLost = errors.New("the connection ended before an answer")
 var errIdle = errors.New("no more progress")
 
 // once creates one call in one session.
-func (c *conn) once(ctx context.Context, sent *attempt, s *session, name string, args json.RawMessage) (string, error) {
-	limited, cancel := c.within(context.WithValue(ctx, attemptKey{}, sent), phaseCall)
-	defer cancel()
-	limited, stop := context.WithCancelCause(limited)
+func (c *conn) once(ctx context.Context, sent *attempt, s *session, name string, use *tool.Call) (string, error) {
+	limited, stop := context.WithCancelCause(context.WithValue(ctx, attemptKey{}, sent))
 	defer stop(nil)
-	idle := time.AfterFunc(c.limit(phaseCall)+time.Hour, func() { stop(errIdle) }) // from the first report on
-	defer idle.Stop()
-	if len(args) == 0 {
-		args = json.RawMessage("{}")
+	defer context.AfterFunc(c.life, func() { stop(nil) })()
+	f := c.fly(limited, name, use, stop)
+	defer f.land()
+	defer s.enter(f)()
+	params := &sdk.CallToolParams{Name: name, Arguments: use.Args}
+	if len(use.Args) == 0 {
+		params.Arguments = json.RawMessage("{}")
 	}
-	params := &sdk.CallToolParams{Name: name, Arguments: args}
 	token := rand.Text()
 	params.SetProgressToken(token)
-	if sent.trace != "" {
-		params.Meta["traceparent"] = sent.trace // a key that the protocol reserves for this
+	if use.Trace != "" {
+		params.Meta["traceparent"] = use.Trace // a key that the protocol reserves for this
 	}
-	defer s.follow(token, func() { idle.Reset(c.o.IdleTimeout) })()
+	defer s.follow(token, f.report)()
 	res, err := s.cs.CallTool(limited, params)
+	for err == nil && res.NeedsInput() && len(res.InputRequests) > 0 {
+		answers, refused := c.respond(limited, f, res.InputRequests)
+		if refused != nil {
+			return "", refused
+		}
+		params.InputResponses, params.RequestState = answers, res.RequestState
+		res, err = s.cs.CallTool(limited, params)
+	}
 	if err == nil {
 		c.change(func(now *state) { now.failures = 0 })
 		text, err := render(res)
@@ -394,9 +401,12 @@ func (c *conn) Tools(ctx context.Context) ([]*tool.Tool, error) {
 		}
 		name, repeat := d.summary.Name, t.Effect == tool.Pure || t.Effect == tool.Idempotent
 		t.Run = func(ctx context.Context, call *tool.Call) (string, error) {
-			return c.call(ctx, name, repeat, call.Args, call.Trace)
+			return c.call(ctx, name, repeat, call)
 		}
 		out = append(out, &t)
+	}
+	if t := c.reader(&now); t != nil {
+		out = append(out, t)
 	}
 	slices.SortFunc(out, func(a, b *tool.Tool) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil

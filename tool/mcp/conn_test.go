@@ -623,14 +623,12 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-func TestSamplingAndElicitationAreRefused(t *testing.T) {
+func TestSamplingIsRefused(t *testing.T) {
 	t.Parallel()
 	o, warned := options(t)
 	r := call(t, set(t, connect(t, server(t, "asks"), o)), "mcp__bad__do", `{}`)
-	for _, want := range []string{"sampling is not supported", "elicitation is not supported"} {
-		if !strings.Contains(r.Text, want) || !strings.Contains(warned.all(), want) {
-			t.Errorf("no %q in %q, %q", want, r.Text, warned.all())
-		}
+	if want := "sampling is not supported"; !strings.Contains(r.Text, want) || !strings.Contains(warned.all(), want) {
+		t.Errorf("no %q in %q, %q", want, r.Text, warned.all())
 	}
 }
 

@@ -9,7 +9,8 @@
 // what drives terminals, references to other documents are refused, and a list of tools that
 // changes is approved again before what changed can be used.
 //
-// Sampling and elicitation are not offered: a server can neither use the model nor ask the user.
+// A server may ask the user for the fields of a form, while a call of one of its tools runs; see
+// tool.Call.Ask. Sampling is not offered: a server cannot use the model.
 package mcp
 
 import (

@@ -39,6 +39,10 @@ func TestEverything(t *testing.T) {
 	if len(c.Warnings()) > 0 {
 		t.Errorf("warnings %q, %s", c.Warnings(), warned.all())
 	}
+	p := &person{answer: says(`{"decision":"accept","name":"Ada"}`)}
+	if r := set(t, c).Call(t.Context(), "mcp__everything__trigger-elicitation-request", &tool.Call{Ask: p.ask}); r.Error || !strings.Contains(r.Text, "Ada") {
+		t.Errorf("%+v, asked %q", r, p.asked)
+	}
 }
 
 func everything(t *testing.T, tools *tool.Set, project string) {
@@ -58,6 +62,10 @@ func everything(t *testing.T, tools *tool.Set, project string) {
 		{"get-annotated-message", `{"messageType":"error","includeImage":true}`, []string{"Error", "[image "}, false},
 		{"get-env", `{}`, []string{"PATH"}, false},
 		{"trigger-long-running-operation", `{"duration":0.3,"steps":3}`, []string{"completed"}, false},
+		{"resources", `{}`, []string{"[link to the resource demo://", "template: [link to the resource demo://resource/dynamic/text/{"}, false},
+		{"resources", `{"uri":"demo://resource/dynamic/text/1"}`, []string{"[resource demo://resource/dynamic/text/1]\n", "1"}, false},
+		{"resources", `{"uri":"demo://none"}`, []string{"not found"}, true},
+		{"trigger-elicitation-request", `{}`, []string{"declined"}, false}, // nobody is asked
 	} {
 		r := call(t, tools, "mcp__everything__"+c.tool, c.args)
 		if r.Error != c.fails {

@@ -12,7 +12,7 @@ import (
 // render returns the result of a call as text: texts unchanged, other content described.
 func render(r *sdk.CallToolResult) (string, error) {
 	if r.NeedsInput() {
-		return "", errors.New("asks for more input from a person or a model, which is not supported; give it all it needs as arguments")
+		return "", errors.New("asks for more input and does not say which; give it all it needs as arguments, or call it again later")
 	}
 	var parts []string
 	said := false

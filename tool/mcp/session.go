@@ -41,6 +41,7 @@ type session struct {
 	conn     sdk.Connection    // the SDK's, to be closed where it does not
 	progress map[string]func() // told of reports, by token
 	asked    map[string]bool   // what was refused, so that it is said once
+	flights  map[*flight]bool  // the calls in progress
 }
 
 // Connect connects the transport and remembers the connection.
@@ -60,19 +61,22 @@ func (r remembered) Connect(ctx context.Context) (sdk.Connection, error) {
 // open starts or reaches a server and agrees with it on the protocol.
 func (c *conn) open(ctx context.Context, full *Server, version string) (*session, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(c.life)) // close says good-bye before it ends
-	s := &session{cancel: cancel, dead: make(chan struct{}), free: func() {}, progress: map[string]func(){}, asked: map[string]bool{}}
+	s := &session{cancel: cancel, dead: make(chan struct{}), free: func() {}, progress: map[string]func(){}, asked: map[string]bool{}, flights: map[*flight]bool{}}
 	transport, err := s.transport(life, full, c.o)
 	if err != nil {
 		cancel()
 		return nil, c.fail(nil, phaseStart, err)
 	}
 	client := sdk.NewClient(&sdk.Implementation{Name: c.o.Name, Version: c.o.Version}, &sdk.ClientOptions{
-		Capabilities:                &sdk.ClientCapabilities{RootsV2: &sdk.RootCapabilities{}}, //nolint:staticcheck // deprecated, and what servers ask for
+		Capabilities: &sdk.ClientCapabilities{
+			RootsV2:     &sdk.RootCapabilities{}, //nolint:staticcheck // deprecated, and what servers ask for
+			Elicitation: &sdk.ElicitationCapabilities{Form: &sdk.FormElicitationCapabilities{}},
+		},
 		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { c.changed() },
 		ProgressNotificationHandler: s.progressed,
 	})
-	client.AddReceivingMiddleware(c.refuse(s))
+	client.AddReceivingMiddleware(c.requests(s))
 	if uri, name := rootOf(c.o.Project); uri != "" {
 		client.AddRoots(&sdk.Root{URI: uri, Name: name}) //nolint:staticcheck // the same
 	}
@@ -163,27 +167,33 @@ func (s *session) transport(life context.Context, full *Server, o *Options) (sdk
 	return &sdk.StreamableClientTransport{Endpoint: full.URL, HTTPClient: client, MaxRetries: 2, MaxEventSize: 2 * maxMessage}, nil
 }
 
-// refuse answers requests of servers that are not supported.
-func (c *conn) refuse(s *session) sdk.Middleware {
+// requests answers what servers ask for: questions go to the user, and sampling is refused.
+func (c *conn) requests(s *session) sdk.Middleware {
 	return func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
-			var what string
-			switch method {
-			case "sampling/createMessage":
-				what = "sampling is not supported: a server cannot use the model"
-			case "elicitation/create":
-				what = "elicitation is not supported: a server cannot ask the user"
-			default:
+			why := errors.New("sampling is not supported: a server cannot use the model")
+			if p, ok := req.GetParams().(*sdk.ElicitParams); ok {
+				var f *flight
+				if f, why = s.only(); why == nil {
+					var answer *sdk.ElicitResult
+					if answer, why = c.elicit(ctx, f, p); why == nil {
+						return answer, nil
+					}
+				}
+				why = fmt.Errorf("its question to the user: %w", why)
+			} else if method != "sampling/createMessage" {
 				return next(ctx, method, req)
 			}
 			s.mu.Lock()
-			first := !s.asked[method]
-			s.asked[method] = true
+			first := !s.asked[why.Error()] && len(s.asked) < maxQuestions
+			if first {
+				s.asked[why.Error()] = true
+			}
 			s.mu.Unlock()
 			if first {
-				c.o.Warn(c.server.Name, "was refused: "+what)
+				c.o.Warn(c.server.Name, "was refused: "+why.Error())
 			}
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: what}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: why.Error()}
 		}
 	}
 }

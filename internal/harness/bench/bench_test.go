@@ -155,7 +155,7 @@ a line that somebody has logged
 {"peer":"adk","wl":"W2","case":"join-K1000","n":1000,"med_ms":88,"us_per_n":88}
 `)
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-from", one, two}, &out, io.Discard); err != nil {
+	if err := run(t.Context(), "", []string{"-from", one, two}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	want := `WORK  CASE                UNIT                  superstep  adk  eino   limit
@@ -169,17 +169,17 @@ W6    dag-sleep           wall ÷ critical path  -          -    1.001  -
 		t.Error(diff)
 	}
 	write(two, "{\"peer\":")
-	if err := run(t.Context(), []string{"-from", two}, &out, io.Discard); err == nil || !strings.Contains(err.Error(), "two.jsonl:1:") {
+	if err := run(t.Context(), "", []string{"-from", two}, &out, io.Discard); err == nil || !strings.Contains(err.Error(), "two.jsonl:1:") {
 		t.Errorf("a broken record: %v", err)
 	}
-	if err := run(t.Context(), []string{"-from"}, &out, io.Discard); err == nil {
+	if err := run(t.Context(), "", []string{"-from"}, &out, io.Discard); err == nil {
 		t.Error("no files: no error")
 	}
 }
 
 func TestRecordsAsJSON(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-json", "-wl", "W3", "-reps", "2"}, &out, io.Discard); err != nil {
+	if err := run(t.Context(), "", []string{"-json", "-wl", "W3", "-reps", "2"}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -200,8 +200,8 @@ func TestRecordsAsJSON(t *testing.T) {
 }
 
 func TestMistakesOnTheCommandLine(t *testing.T) {
-	for _, args := range [][]string{{"-wl", "W9"}, {"-wl", ""}, {"W1"}, {"-reps", "x"}} {
-		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
+	for _, args := range [][]string{{"-wl", "W10"}, {"-wl", ""}, {"W1"}, {"-reps", "x"}} {
+		if err := run(t.Context(), "", args, io.Discard, io.Discard); err == nil {
 			t.Errorf("%q: no error", args)
 		}
 	}
@@ -343,6 +343,20 @@ func TestDurableJobs(t *testing.T) {
 	}
 }
 
+func TestAgentsFollowTheScript(t *testing.T) {
+	s, rs := testSuite(t)
+	s.reps = 1
+	t.Setenv("BENCH_STORES", "sqlite")
+	s.w9()
+	var got []string
+	for _, r := range *rs {
+		got = append(got, r.Case+r.Note)
+	}
+	if want := []string{"go-http-json", "agent", "agent-responses", "agent-memory", "agent-sqlite", "sqlite-1-row-1KB"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestReadersHearEverything(t *testing.T) {
 	s, rs := testSuite(t)
 	s.together(s.talk("talk", 2, 1, 50, 0), s.stalled(5), bareChannel(3, 10))
@@ -368,7 +382,7 @@ func TestNothingRunsAfterAnInterrupt(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	var out bytes.Buffer
-	if err := run(ctx, []string{"-json"}, &out, io.Discard); !errors.Is(err, context.Canceled) || out.Len() > 0 {
+	if err := run(ctx, "", []string{"-json"}, &out, io.Discard); !errors.Is(err, context.Canceled) || out.Len() > 0 {
 		t.Errorf("got %v, %q", err, out.String())
 	}
 }

@@ -84,6 +84,39 @@ func ratio(r, limit *record) (float64, bool) {
 	return median(ratios), len(ratios) > 0
 }
 
+// beyond returns what a turn of one of our agents takes beyond that by hand, in µs: the median over the repetitions, which alternated.
+func beyond(name string) func(results) (float64, bool) {
+	return func(rs results) (float64, bool) { return overhead(rs.find(ours, "W9", name), rs) }
+}
+
+func overhead(r *record, rs results) (float64, bool) {
+	hand := rs.find(bare, "W9", "go-http-json")
+	if r == nil || hand == nil {
+		return 0, false
+	}
+	var over []float64
+	for i := range min(len(r.WallMs), len(hand.WallMs)) {
+		over = append(over, (r.WallMs[i]/float64(r.N)-hand.WallMs[i]/float64(hand.N))*1000)
+	}
+	return median(over), true
+}
+
+// toBest returns the ratio of what one of our agents takes beyond that by hand to what the best of the others does.
+func toBest(name string) func(results) (float64, bool) {
+	return func(rs results) (float64, bool) {
+		best := math.Inf(1)
+		for _, r := range rs {
+			if r.WL == "W9" && r.Peer != ours && r.Peer != bare {
+				if v, ok := overhead(r, rs); ok && r.Note == "" {
+					best = min(best, v)
+				}
+			}
+		}
+		v, ok := beyond(name)(rs)
+		return v / best, ok && !math.IsInf(best, 1)
+	}
+}
+
 func exponentOf(name string) func(results) (float64, bool) {
 	return func(rs results) (float64, bool) {
 		for _, f := range fits(rs) {
@@ -152,6 +185,10 @@ func goals() []goal {
 		add("W8", c+", 99 in 100 events", " µs", 100, of("W8", c, extra("lat_p99_us")))
 	}
 	add("W8", "a stalled reader", " MiB", 16, of("W8", "stalled-reader", extra("heap_mib")))
+	for _, c := range []string{"agent", "agent-responses", "agent-memory", "agent-sqlite"} {
+		add("W9", c+", a turn beyond the same by hand", " µs", 1000, beyond(c))
+	}
+	add("W9", "agent, that to the best of the others", " ×", 1, toBest("agent")) // which keep nothing either
 	for _, s := range []struct {
 		wl, name string
 		grows    float64

@@ -1,10 +1,12 @@
-// Bench measures the engine on the workloads W1 to W8 beside what the machine does without
+// Bench measures the engine on the workloads W1 to W9 beside what the machine does without
 // an engine, and says which goals are met. Nodes do nothing, so that the engine is all there
 // is to measure.
 //
 //	go run ./bench                  everything, as a table
 //	go run ./bench -wl W1,W2 -quick some of it, in less time
 //	go run ./bench -json            records as JSON lines, for other programs
+//	go run ./bench -wl W9 -agents eino,adk,langgraph
+//	                                W9 beside the programs in peers
 //	go run ./bench -from a b        the records of several engines side by side
 //
 // It runs in its own module's directory, internal/harness. Stores are made in the system's folder
@@ -29,7 +31,10 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	program, err := os.Executable()
+	if err == nil {
+		err = run(ctx, program, os.Args[1:], os.Stdout, os.Stderr)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -37,18 +42,23 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string, out, progress io.Writer) (err error) {
+func run(ctx context.Context, program string, args []string, out, progress io.Writer) (err error) {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(progress)
-	wl := fs.String("wl", "W1,W2,W3,W4,W5,W6,W7,W8", "which `workloads`")
+	wl := fs.String("wl", "W1,W2,W3,W4,W5,W6,W7,W8,W9", "which `workloads`")
 	reps := fs.Int("reps", 5, "how often each case is repeated; the median counts")
 	quick := fs.Bool("quick", false, "fewer repetitions and smaller sizes")
 	asJSON := fs.Bool("json", false, "print records as JSON lines")
 	from := fs.Bool("from", false, "print the records of the `files` that follow side by side, and measure nothing")
+	agents := fs.String("agents", "", "which `programs` in peers W9 measures too")
+	serve := fs.Bool("model", false, "be the model's server of W9, and measure nothing")
 	cpu := fs.String("cpuprofile", "", "write a CPU profile to a `file`")
 	mem := fs.String("memprofile", "", "write a profile of allocations to a `file`")
 	if err := fs.Parse(args); err != nil {
 		return err
+	}
+	if *serve {
+		return serveModel(ctx, os.Stdin, out)
 	}
 	if *from {
 		rs, err := readRecords(fs.Args())
@@ -69,7 +79,10 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	}
 	defer func() { err = cmp.Or(err, stop()) }()
 	var all results
-	s := &suite{ctx: ctx, reps: max(1, *reps), quick: *quick, maxK: 10_000, dir: os.TempDir()}
+	s := &suite{ctx: ctx, reps: max(1, *reps), quick: *quick, maxK: 10_000, dir: os.TempDir(), program: program}
+	if *agents != "" {
+		s.agents = strings.Split(*agents, ",")
+	}
 	var written error
 	s.emit = func(r *record) {
 		all = append(all, r)
@@ -89,10 +102,10 @@ func (s *suite) all(names []string) error {
 	works := []struct {
 		name string
 		do   func()
-	}{{"W1", s.w1}, {"W2", s.w2}, {"W3", s.w3}, {"W4", s.w4}, {"W5", s.w5}, {"W6", s.w6}, {"W7", s.w7}, {"W8", s.w8}}
+	}{{"W1", s.w1}, {"W2", s.w2}, {"W3", s.w3}, {"W4", s.w4}, {"W5", s.w5}, {"W6", s.w6}, {"W7", s.w7}, {"W8", s.w8}, {"W9", s.w9}}
 	for _, n := range names {
-		if n < "W1" || n > "W8" || len(n) != 2 {
-			return fmt.Errorf("there is no workload %q; there are W1 to W8", n)
+		if n < "W1" || n > "W9" || len(n) != 2 {
+			return fmt.Errorf("there is no workload %q; there are W1 to W9", n)
 		}
 	}
 	for _, w := range works {

@@ -68,6 +68,9 @@ func rows() []struct{ wl, pattern, row, unit string } {
 		{"W7", `pagerank.*?-(\d+k-\d+M)`, "pagerank-$1", "ns an edge"},
 		{"W7", `cc.*?-(\d+k-\d+M)`, "cc-$1", "ms"},
 		{"W8", `^(?:go-chan-|go-)?(max|paced)`, "$1", "events a second"},
+		{"W9", `^agent$`, "agent", "µs a turn"},
+		{"W9", `^go-http-json$`, "agent", "µs a turn"},
+		{"W9", ``, "", "µs a turn"},
 	}
 }
 

@@ -23,6 +23,7 @@ type record struct {
 	Case   string             `json:"case"`
 	N      int                `json:"n"` // units of work in one repetition: steps, branches, runs, events
 	WallMs []float64          `json:"wall_ms"`
+	CPUMs  []float64          `json:"cpu_ms,omitempty"` // of the process, where that is known
 	MedMs  float64            `json:"med_ms"`
 	MinMs  float64            `json:"min_ms"`
 	MaxMs  float64            `json:"max_ms"`
@@ -61,12 +62,14 @@ type job struct {
 
 // A suite measures jobs.
 type suite struct {
-	ctx   context.Context
-	reps  int
-	quick bool
-	maxK  int    // the widest fan
-	dir   string // where stores are made
-	emit  func(*record)
+	ctx     context.Context
+	reps    int
+	quick   bool
+	agents  []string // the programs in peers that W9 measures too
+	program string   // of this command, which serves the model of W9 in a process of its own; "" serves it in this one
+	maxK    int      // the widest fan
+	dir     string   // where stores are made
+	emit    func(*record)
 }
 
 // together measures jobs that are to be compared. The jobs alternate, so that changes in the load of the machine affect all of them alike.
@@ -122,6 +125,9 @@ func (r *record) measure(do func(*stopwatch) error) {
 		return
 	}
 	r.WallMs = append(r.WallMs, float64(w.wall.Nanoseconds())/1e6)
+	if w.cpu > 0 {
+		r.CPUMs = append(r.CPUMs, float64(w.cpu.Nanoseconds())/1e6)
+	}
 	r.Allocs, r.Bytes = float64(w.allocs)/float64(r.N), float64(w.bytes)/float64(r.N)
 }
 
@@ -165,10 +171,11 @@ func percentile(v []float64, share float64) float64 {
 // A stopwatch measures time and allocations.
 type stopwatch struct {
 	began   time.Time
+	used    time.Duration // of the processor, by the process
 	mem     runtime.MemStats
 	running bool
 
-	wall          time.Duration
+	wall, cpu     time.Duration
 	allocs, bytes uint64
 }
 
@@ -176,6 +183,7 @@ type stopwatch struct {
 func (w *stopwatch) start() {
 	runtime.ReadMemStats(&w.mem)
 	w.running = true
+	w.used = processor()
 	w.began = time.Now()
 }
 
@@ -184,10 +192,16 @@ func (w *stopwatch) stop() {
 	if !w.running {
 		return
 	}
-	w.wall, w.running = time.Since(w.began), false
+	w.wall, w.cpu, w.running = time.Since(w.began), processor()-w.used, false
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
 	w.allocs, w.bytes = now.Mallocs-w.mem.Mallocs, now.TotalAlloc-w.mem.TotalAlloc
+}
+
+// set has a repetition take what another process has measured.
+func (w *stopwatch) set(wall, cpu time.Duration) {
+	w.running = false
+	w.wall, w.cpu, w.allocs, w.bytes = wall, cpu, 0, 0
 }
 
 // heapBytes returns what is alive.

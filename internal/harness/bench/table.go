@@ -57,6 +57,9 @@ func (f *fitted) costs() string {
 
 func extras(r *record) string {
 	var parts []string
+	if len(r.CPUMs) > 0 {
+		parts = append(parts, "cpu_us="+figure(median(r.CPUMs)*1000/float64(max(1, r.N))))
+	}
 	for _, k := range slices.Sorted(maps.Keys(r.Extra)) {
 		parts = append(parts, k+"="+figure(r.Extra[k]))
 	}

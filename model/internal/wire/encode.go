@@ -90,6 +90,9 @@ func ObjectSchema(s *jsonschema.Schema) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Type == "object" && len(s.Properties) > 0 {
+		return raw, nil
+	}
 	fields := map[string]json.RawMessage{}
 	if json.Unmarshal(raw, &fields) == nil && fields["type"] != nil && fields["properties"] != nil {
 		return raw, nil

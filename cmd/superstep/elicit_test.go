@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// newAsking is a project with a server that asks the user.
+func newAsking(t *testing.T) *workshop {
+	t.Helper()
+	w := newSite(t)
+	s := sdk.NewServer(&sdk.Implementation{Name: "asking", Version: "1"}, nil)
+	s.AddTool(&sdk.Tool{Name: "book", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		res, err := r.Session.Elicit(ctx, &sdk.ElicitParams{Message: "Which \x1b[31mseat?", RequestedSchema: json.RawMessage(
+			`{"type":"object","required":["seat"],"properties":{"seat":{"type":"integer","minimum":1},"window":{"type":"boolean"}}}`)})
+		if err != nil {
+			return nil, err
+		}
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprint("BOOKED ", res.Action, " ", res.Content["seat"])}}}, nil
+	})
+	server := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil))
+	t.Cleanup(server.Close)
+	plant(t, w.dir, map[string]string{".mcp.json": fmt.Sprintf(`{"mcpServers":{"asking":{"type":"http","url":%q}}}`, server.URL)})
+	if code, _, errs := w.run("trust", "--yes"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, errs)
+	}
+	return w
+}
+
+// What a server asks during a call is a question of the run: answered ahead, from another process, or declined where nobody is asked. A replay repeats it.
+func TestServerAsks(t *testing.T) {
+	w := newAsking(t)
+	run := []string{"run", "agent", `STEPS [["mcp__asking__book",{}]]`, "--allow", "mcp__asking__*"}
+	replays := func() {
+		t.Helper()
+		if code, out, errs := w.run("runs", "replay", "@last"); code != 0 {
+			t.Errorf("replay: exit code %d\n%s%s", code, out, errs)
+		}
+	}
+	done := make(chan string, 1)
+	go func() {
+		code, out, errs := w.run(append(run, "--on-ask", "wait")...)
+		done <- fmt.Sprintf("%d\n%s%s", code, out, errs)
+	}()
+	shown, errs := "", ""
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(shown, "> Which seat?"); time.Sleep(50 * time.Millisecond) {
+		if _, shown, errs = w.run("runs", "show", "@last"); time.Now().After(deadline) {
+			t.Fatalf("no question: %s%s", shown, errs)
+		}
+	}
+	if want := "MCP server asking asks, while book runs"; !strings.Contains(shown, want) {
+		t.Errorf("the run lacks %q:\n%s", want, shown)
+	}
+	if code, out, errs := w.run("runs", "answer", "@last", `work/mcp__asking__book[1.1]={"decision":"accept"}`); code == 0 || !strings.Contains(errs, "seat") {
+		t.Errorf("an answer that does not fit: exit code %d\n%s%s", code, out, errs)
+	}
+	if code, out, errs := w.run("runs", "answer", "@last", `work/mcp__asking__book[1.1]={"decision":"accept","seat":9}`); code != 0 {
+		t.Errorf("the answer: exit code %d\n%s%s", code, out, errs)
+	}
+	if got := <-done; !strings.HasPrefix(got, "0\n") || !strings.Contains(got, "BOOKED accept 9") {
+		t.Errorf("answered from another process: %s", got)
+	}
+	replays()
+
+	code, out, errs := w.run(run...)
+	if code != 0 || !strings.Contains(out, "BOOKED decline") || !strings.Contains(errs, "nobody can be asked here: Which seat?") {
+		t.Errorf("with nobody to ask: exit code %d\n%s%s", code, out, errs)
+	}
+	replays()
+	const ahead = `work/mcp__asking__book[1.1]={"decision":"accept","seat":7}`
+	if code, out, errs = w.run(append(run, "--on-ask", "wait", "--answer", ahead)...); code != 0 || !strings.Contains(out, "BOOKED accept 7") {
+		t.Errorf("answered ahead: exit code %d\n%s%s", code, out, errs)
+	}
+	replays()
+}

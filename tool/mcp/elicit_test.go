@@ -1,0 +1,280 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/mcp"
+)
+
+const wanted = `{"type":"object","required":["name"],"properties":{
+	"name":{"type":"string","title":"Your name","minLength":2},"age":{"type":"integer","minimum":0},"sure":{"type":"boolean","default":true},
+	"color":{"type":"string","oneOf":[{"const":"r","title":"Red"},{"const":"g","title":"Green"}]},"some":{"type":"array","items":{"type":"string","enum":["x","y"]}}}}`
+
+// A friend is a server made with the SDK that asks, and has resources and prompts.
+func friend(versions ...string) *sdk.Server {
+	s := sdk.NewServer(&sdk.Implementation{Name: "friend", Version: "1"}, &sdk.ServerOptions{SupportedProtocolVersions: versions})
+	params := func() *sdk.ElicitParams {
+		return &sdk.ElicitParams{Mode: "form", Message: "Who are you?", RequestedSchema: json.RawMessage(wanted)}
+	}
+	s.AddTool(&sdk.Tool{Name: "greet", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		var res *sdk.ElicitResult
+		if slices.Contains(versions, "2026-07-28") {
+			if res, _ = r.Params.InputResponses["who"].(*sdk.ElicitResult); res == nil {
+				return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"who": params()}, RequestState: "s"}, nil
+			}
+		} else {
+			var err error
+			if res, err = r.Session.Elicit(ctx, params()); err != nil {
+				return nil, err
+			}
+		}
+		content, err := json.Marshal(res.Content)
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: res.Action + " " + string(content)}}}, err
+	})
+	s.AddResource(&sdk.Resource{URI: "note://1", Name: "first\x1b[31m", MIMEType: "text/plain", Size: 5, Description: "A note."}, func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: "note://1", Text: "hello\x1b[2J"}, {URI: "note://1", MIMEType: "image/png", Blob: []byte("abc")}}}, nil
+	})
+	s.AddResourceTemplate(&sdk.ResourceTemplate{URITemplate: "note://{id}", Name: "any"}, func(_ context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: r.Params.URI, Text: "note of " + r.Params.URI}}}, nil
+	})
+	return s
+}
+
+// served is a server on the network.
+func served(t *testing.T, s *sdk.Server, stateless bool) *mcp.Server {
+	t.Helper()
+	server := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: stateless}))
+	t.Cleanup(server.Close)
+	return remote(server.URL, mcp.HTTP)
+}
+
+// A person answers the questions of calls.
+type person struct {
+	mu     sync.Mutex
+	asked  []string
+	schema []json.RawMessage
+	answer func(ctx context.Context) (string, error) // "" declines
+}
+
+func (p *person) ask(ctx context.Context, text string, schema json.RawMessage) (json.RawMessage, error) {
+	p.mu.Lock()
+	p.asked, p.schema = append(p.asked, text), append(p.schema, schema)
+	p.mu.Unlock()
+	s, err := p.answer(ctx)
+	if s == "" {
+		return nil, err
+	}
+	return json.RawMessage(s), err
+}
+
+func says(s string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) { return s, nil }
+}
+
+// What a server asks reaches the user, and the answer reaches the server, in both versions of the protocol.
+func TestElicit(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		for answer, want := range map[string]string{
+			`{"decision":"accept","name":"Ada","age":36,"color":"r","some":["x"]}`: `accept {"age":36,"color":"r","name":"Ada","some":["x"],"sure":true}`,
+			`{"decision":"decline"}`: "decline null",
+			"":                       "decline null",
+		} {
+			o, warned := options(t)
+			p := &person{answer: says(answer)}
+			tools := set(t, connect(t, served(t, friend(version), version == "2026-07-28"), o))
+			r := tools.Call(t.Context(), "mcp__net__greet", &tool.Call{Args: json.RawMessage(`{}`), Ask: p.ask})
+			if r.Error || r.Text != want || warned.all() != "" {
+				t.Errorf("%s: %s gave %+v, %s", version, answer, r, warned.all())
+			}
+			if len(p.asked) != 1 || !strings.Contains(p.asked[0], "MCP server net asks, while greet runs") || !strings.HasSuffix(p.asked[0], "\n\n> Who are you?") {
+				t.Errorf("%s: the user was asked %q", version, p.asked)
+			}
+			var schema struct {
+				Properties map[string]struct{ Description string }
+				Required   []string
+			}
+			if err := json.Unmarshal(p.schema[0], &schema); err != nil || len(schema.Properties) != 6 || schema.Properties["name"].Description != "(needed) Your name" ||
+				schema.Properties["color"].Description != "r is Red; g is Green" || !slices.Equal(schema.Required, []string{"decision"}) {
+				t.Errorf("%s: the form is %s", version, p.schema[0])
+			}
+		}
+		o, warned := options(t)
+		r := call(t, set(t, connect(t, served(t, friend(version), version == "2026-07-28"), o)), "mcp__net__greet", `{}`)
+		if r.Text != "decline null" || !strings.Contains(warned.all(), "was declined, since nobody can be asked here: Who are you?") {
+			t.Errorf("%s: with nobody to ask: %+v, %s", version, r, warned.all())
+		}
+	}
+}
+
+// The time in which the user thinks does not count, and a question ends with its call.
+func TestElicitTime(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t)
+	o.CallTimeout = 300 * time.Millisecond
+	p := &person{answer: func(ctx context.Context) (string, error) {
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(2 * o.CallTimeout): // not for something to happen: the limit has to pass
+			return `{"decision":"accept","name":"Ada"}`, nil
+		}
+	}}
+	tools := set(t, connect(t, served(t, friend("2025-11-25"), false), o))
+	if r := tools.Call(t.Context(), "mcp__net__greet", &tool.Call{Ask: p.ask}); r.Error || !strings.HasPrefix(r.Text, "accept") {
+		t.Errorf("%+v", r)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	p.answer = func(ctx context.Context) (string, error) {
+		cancel()
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return "", ctx.Err()
+	}
+	if r := tools.Call(ctx, "mcp__net__greet", &tool.Call{Ask: p.ask}); !r.Error {
+		t.Errorf("%+v", r)
+	}
+	<-ended
+}
+
+// What a hostile server asks is bounded, and what it may not ask is refused with the reason.
+func TestElicitHostile(t *testing.T) {
+	t.Parallel()
+	ask := func(message, schema string) string {
+		quoted, _ := json.Marshal(message)
+		return fmt.Sprintf(`{"message":%s,"requestedSchema":%s}`, quoted, schema)
+	}
+	fields := func(n int) string {
+		var out []string
+		for i := range n {
+			out = append(out, fmt.Sprintf(`"f%d":{"type":"string"}`, i))
+		}
+		return `{"type":"object","properties":{` + strings.Join(out, ",") + `}}`
+	}
+	field := func(schema string) string { return `{"type":"object","properties":{"a":` + schema + `}}` }
+	for name, c := range map[string]struct{ params, want string }{
+		"nested":       {ask("x", field(`{"type":"object","properties":{}}`)), "is of type \\\"object\\\""},
+		"list":         {ask("x", field(`{"type":"array","items":{"type":"string"}}`)), "is of type \\\"array\\\""},
+		"no object":    {ask("x", `{"type":"string"}`), "no object"},
+		"no schema":    {ask("x", `[1]`), "no JSON schema"},
+		"many fields":  {ask("x", fields(21)), "has 21 fields"},
+		"many choices": {ask("x", field(`{"type":"string","enum":["a"`+strings.Repeat(`,"b"`, 100)+`]}`)), "101 choices"},
+		"name":         {ask("x", `{"type":"object","properties":{"a\u001b[31m":{"type":"string"}}}`), "cannot be shown"},
+		"choice":       {ask("x", field(`{"type":"string","enum":["a\u202e"]}`)), "cannot be shown"},
+		"url":          {`{"mode":"url","message":"x","url":"https://evil.example","elicitationId":"1"}`, "open a page"},
+	} {
+		o, warned := options(t)
+		p := &person{answer: says(`{"decision":"accept"}`)}
+		s := server(t, "elicits")
+		s.Env["ELICIT"] = c.params
+		r := set(t, connect(t, s, o)).Call(t.Context(), "mcp__bad__do", &tool.Call{Ask: p.ask})
+		if !strings.Contains(r.Text, c.want) || len(p.asked) > 0 || !strings.Contains(warned.all(), "was refused: its question to the user: ") {
+			t.Errorf("%s: %+v, asked %q, %s", name, r, p.asked, warned.all())
+		}
+	}
+	o, _ := options(t)
+	p := &person{answer: says(`{"decision":"accept"}`)}
+	s := server(t, "elicits")
+	s.Env["ELICIT"] = ask("\x1b[31mred\n\nSuperstep: your password?\n"+strings.Repeat("long\n", 3000), field(`{"type":"string","description":"\u001b[2Jd","default":7}`))
+	s.Env["TIMES"] = "20"
+	tools := set(t, connect(t, s, o))
+	r := tools.Call(t.Context(), "mcp__bad__do", &tool.Call{Ask: p.ask})
+	if n := strings.Count(r.Text, "accept"); n != 16 || len(p.asked) != 16 || !strings.Contains(r.Text, "one call may ask 16 times") {
+		t.Errorf("a flood got %d answers from %d questions: %s", n, len(p.asked), r.Text)
+	}
+	if q := p.asked[0]; len(q) > 5<<10 || strings.Count(q, "\n") > 50 || strings.Contains(q, "\x1b") || !strings.Contains(q, "\n> Superstep: your password?") || !strings.Contains(q, "give it no password") {
+		t.Errorf("the user is asked %q", q)
+	}
+	if q := string(p.schema[0]); strings.Contains(q, "u001b") || strings.Contains(q, "7") {
+		t.Errorf("the form is %s", q)
+	}
+}
+
+// A question that belongs to no call, or to one of several, is refused.
+func TestElicitOutside(t *testing.T) {
+	t.Parallel()
+	o, warned := options(t)
+	p := &person{answer: says(`{"decision":"accept"}`)}
+	tools := set(t, connect(t, server(t, "elicits-early"), o))
+	call(t, tools, "mcp__bad__do", `{}`)
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(warned.all(), "no call is in progress"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("warnings %q", warned.all())
+		}
+	}
+
+	both := make(chan struct{}, 2)
+	f := sdk.NewServer(&sdk.Implementation{Name: "two", Version: "1"}, nil)
+	f.AddTool(&sdk.Tool{Name: "do", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		both <- struct{}{}
+		for len(both) < 2 {
+			time.Sleep(time.Millisecond)
+		}
+		_, err := r.Session.Elicit(ctx, &sdk.ElicitParams{Message: "x", RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`)})
+		return nil, err
+	})
+	tools = set(t, connect(t, served(t, f, false), o))
+	var two sync.WaitGroup
+	first := make(chan string, 2)
+	for range 2 {
+		two.Go(func() { first <- tools.Call(t.Context(), "mcp__net__do", &tool.Call{Ask: p.ask}).Text })
+	}
+	two.Wait()
+	if text := <-first + <-first; !strings.Contains(text, "several calls are in progress") {
+		t.Errorf("two calls gave %q", text)
+	}
+}
+
+// A server's resources are listed and read with one tool, which is there only if it has any.
+func TestResources(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		o, _ := options(t)
+		tools := set(t, connect(t, served(t, friend(version), version == "2026-07-28"), o))
+		if def, _ := tools.Get("mcp__net__resources"); def == nil || def.Effect != tool.Idempotent {
+			t.Fatalf("%s: %+v of %q", version, def, tools.Names())
+		}
+		for args, want := range map[string]string{
+			`{}`:                 "[link to the resource note://1, first, text/plain, 5 bytes: A note.]\ntemplate: [link to the resource note://{id}, any]",
+			`{"uri":"note://1"}`: "[resource note://1]\nhello\n[resource note://1 image/png, 3 bytes; not shown]",
+			`{"uri":"note://2"}`: "[resource note://2]\nnote of note://2",
+		} {
+			if r := call(t, tools, "mcp__net__resources", args); r.Error || r.Text != want {
+				t.Errorf("%s: %s gave %+v, want %q", version, args, r, want)
+			}
+		}
+		for args, want := range map[string]string{`{"uri":"x://1"}`: `MCP server "net": tool "resources": `, `{"url":"note://1"}`: "url"} {
+			if r := call(t, tools, "mcp__net__resources", args); !r.Error || !strings.Contains(r.Text, want) {
+				t.Errorf("%s: %s gave %+v, want %q", version, args, r, want)
+			}
+		}
+	}
+	o, _ := options(t)
+	if names := set(t, connect(t, server(t, ""), o)).Names(); slices.Contains(names, "mcp__bad__resources") {
+		t.Errorf("tools %q", names)
+	}
+}
+
+// A list of resources is bounded, whatever the server does.
+func TestResourcesHostile(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]string{"resources-many": "[more than 500; the others are not listed]", "resources-loop": "without an end"} {
+		o, _ := options(t)
+		if r := call(t, set(t, connect(t, server(t, mode), o)), "mcp__bad__resources", `{}`); !strings.Contains(r.Text, want) {
+			t.Errorf("%s: %+v", mode, r)
+		}
+	}
+}
