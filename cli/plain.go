@@ -32,7 +32,7 @@ func plainWords() [][3]string {
 		{"history", "runs history RUN", "its checkpoints"}, {"export", "runs export RUN --file", "write it into a file: /export FILE"},
 		{"stop", "runs pause RUN", "stop it at its next checkpoint"}, {"permissions", "permissions", "the rules: /permissions [forget RULE]"},
 		{"workflows", "workflows list", "what can be run, as /NAME INPUTS"}, {"agents", "agents list", "who can be spoken to, as @NAME MESSAGE"},
-		{"skills", "skills list", "what agents can learn"}, {"doctor", "doctor", "check what is set up"}, {"demo", "demo", "see five agents killed and resumed"},
+		{"skills", "skills list", "what agents can learn"}, {"prompts", "", "the prompts of MCP servers, to be sent with /mcp__SERVER__PROMPT"}, {"doctor", "doctor", "check what is set up"}, {"demo", "demo", "see five agents killed and resumed"},
 		{"help", "", "this list"}, {"exit", "", "leave; runs go on"},
 	}
 }
@@ -119,6 +119,21 @@ func (t *plainTerminal) command(ctx context.Context, line string) {
 		if len(words) > 1 && words[0] == "forget" {
 			words = []string{"forget", strings.TrimSpace(strings.TrimPrefix(rest, "forget"))}
 		}
+	}
+	if lower == "prompts" || strings.HasPrefix(lower, "mcp__") {
+		ask := name
+		if lower == "prompts" {
+			ask, words = "", nil
+		}
+		text, err := a.host().Prompt(ctx, ask, words...)
+		if err != nil {
+			a.err.line(err.Error())
+			return
+		}
+		if a.err.line(text); ask != "" {
+			t.message(ctx, text)
+		}
+		return
 	}
 	var names []string
 	for _, w := range plainWords() {

@@ -234,7 +234,7 @@ func private(dir, name string, data []byte) (string, error) {
 func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
 	h := b.host()
 	h.Refresh()
-	c := &tui.Catalog{Folder: h.Dir(), Demo: b.a.opt.Demo, Files: h.Files}
+	c := &tui.Catalog{Folder: h.Dir(), Demo: b.a.opt.Demo, Files: h.Files, Prompt: h.Prompt}
 	for _, x := range []struct {
 		kind string
 		to   *[]host.Item

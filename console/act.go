@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -159,7 +161,10 @@ func (s *server) answer(ctx context.Context, id string, form url.Values) (string
 			}
 		}
 	}
-	if err := s.engine.Answer(ctx, id, path, a); err != nil {
+	switch err := s.engine.Answer(ctx, id, path, a); {
+	case errors.As(err, new(*journal.AnsweredError)): // and this console has not seen it yet
+		return "", refuse(http.StatusConflict, "This question was answered already.")
+	case err != nil:
 		return "", err
 	}
 	return "", s.continued(ctx, id)

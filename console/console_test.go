@@ -285,7 +285,7 @@ func TestAnswer(t *testing.T) {
 		}
 	}
 	form.Set("once", "k2")
-	if res, body := send(t, ts, "POST", "/runs/"+id+"/answer", "operator-token", form); res.StatusCode != 409 || !strings.Contains(body, "answered already at ") {
+	if res, body := send(t, ts, "POST", "/runs/"+id+"/answer", "operator-token", form); res.StatusCode != 409 || !strings.Contains(body, "This question was answered already") {
 		t.Errorf("a second answer gives %d: %s", res.StatusCode, body)
 	}
 	lines := bufio.NewScanner(res.Body)

@@ -587,3 +587,44 @@ func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
 	}
 	return strings.TrimSpace(b.String())
 }
+
+// Prompt returns the text of the named prompt of an MCP server, with arguments in order or as name=value. If name is "", it lists the prompts of all usable
+// servers, a line each. It starts the servers that it asks, and ends them.
+func (h *Host) Prompt(ctx context.Context, name string, args ...string) (text string, err error) {
+	p, err := h.project()
+	if err != nil {
+		return "", err
+	}
+	need := &needs{}
+	for _, s := range p.Servers() {
+		if prefix := "mcp__" + s.Name + "__"; strings.HasPrefix(name, prefix) || name == "" {
+			need.tools = append(need.tools, prefix)
+		}
+	}
+	s, err := p.start(ctx, "", need)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	list, err := s.servers.Prompts(ctx)
+	var names, lines []string
+	for i := range list {
+		if list[i].Name == name {
+			if text, err = list[i].Text(ctx, args...); err == nil && strings.ContainsAny(text[:1], "@/!") { // which mean something at the start of what is typed
+				text = name + ": " + text
+			}
+			return text, err
+		}
+		names = append(names, list[i].Name)
+		lines = append(lines, strings.TrimRight("/"+list[i].Usage()+"  "+list[i].Description, " "))
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case name != "":
+		return "", mistake(fmt.Sprintf("no usable MCP server has a prompt %s%s; /prompts lists them", name, suggest.Hint(name, names)))
+	case len(lines) == 0:
+		return "no usable MCP server has prompts", nil
+	}
+	return strings.Join(lines, "\n"), nil
+}

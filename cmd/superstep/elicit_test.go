@@ -11,6 +11,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/superstep-dev/superstep/host"
 )
 
 // newAsking is a project with a server that asks the user.
@@ -25,6 +27,9 @@ func newAsking(t *testing.T) *workshop {
 			return nil, err
 		}
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprint("BOOKED ", res.Action, " ", res.Content["seat"])}}}, nil
+	})
+	s.AddPrompt(&sdk.Prompt{Name: "plan", Description: "Plans", Arguments: []*sdk.PromptArgument{{Name: "trip", Required: true}}}, func(_ context.Context, r *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+		return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: r.Params.Arguments["trip"]}}}}, nil
 	})
 	server := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil))
 	t.Cleanup(server.Close)
@@ -80,4 +85,25 @@ func TestServerAsks(t *testing.T) {
 		t.Errorf("answered ahead: exit code %d\n%s%s", code, out, errs)
 	}
 	replays()
+}
+
+// The prompt of a server is a text to send, which cannot address anybody else.
+func TestServerPrompt(t *testing.T) {
+	w := newAsking(t)
+	h, err := host.Open(t.Context(), &host.Config{Dir: w.dir, Env: func(name string) string { return w.env[name] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, arg, want string }{
+		{"", "", "/mcp__asking__plan TRIP  Plans"}, {"mcp__asking__plan", "to Rome", "to Rome"}, {"mcp__asking__plan", "@linter go", "mcp__asking__plan: @linter go"},
+		{"mcp__asking__plan", "", "mcp__asking__plan needs trip: mcp__asking__plan TRIP"}, {"mcp__asking__plam", "x", `did you mean "mcp__asking__plan"`}, {"mcp__none__x", "", "no usable MCP server has a prompt"},
+	} {
+		text, err := h.Prompt(t.Context(), c.name, strings.Split(c.arg, "|")[:min(1, len(c.arg))]...)
+		if err != nil {
+			text = err.Error()
+		}
+		if text != c.want && (err == nil || !strings.Contains(text, c.want)) {
+			t.Errorf("%s %s gave %q, want %q", c.name, c.arg, text, c.want)
+		}
+	}
 }

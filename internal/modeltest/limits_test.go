@@ -158,7 +158,7 @@ func (s suite) leaving(t *testing.T) {
 			}
 			select {
 			case <-<-gone:
-			case <-time.After(2 * time.Second):
+			case <-time.After(faults.Bound(5 * time.Second)):
 				t.Error("the connection is still open")
 			}
 		})

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,6 +61,7 @@ func commands() []command {
 		{"workflows", "", "what can be run", nil, printing("workflows", "workflows", "list")},
 		{"agents", "", "who can be spoken to", nil, printing("agents", "agents", "list")},
 		{"skills", "", "what agents can learn", nil, printing("skills", "skills", "list")},
+		{"prompts", "", "the prompts of MCP servers, to be sent with /mcp__SERVER__PROMPT", nil, (*Terminal).promptsCommand},
 		{"permissions", "[forget RULE]", "the rules, and which to forget", []string{"rules"}, (*Terminal).permissionsCommand},
 		{"export", "[FILE]", "write this run into a file", nil, (*Terminal).exportCommand},
 		{"doctor", "", "check what is set up", nil, printing("doctor", "doctor")},
@@ -96,6 +98,21 @@ func (t *Terminal) command(line string) (cmd tea.Cmd, known bool) {
 	}
 	if w := t.workflow(name); w != nil {
 		return t.runCommand(w, args), true
+	}
+	if get := t.catalog.Prompt; get != nil && strings.HasPrefix(name, "mcp__") {
+		t.say("asking the MCP server …")
+		return func() tea.Msg {
+			text, err := get(t.ctx, name, arguments.Words(args)...)
+			return doneMsg{func() {
+				if t.notice = ""; err == nil {
+					t.then = append(t.then, t.message(text))
+					return
+				}
+				if t.fail(err); t.compose.empty() {
+					t.compose.set("/" + line)
+				}
+			}}
+		}, true
 	}
 	for _, i := range t.catalog.Agents {
 		if usable(&i) && strings.EqualFold(i.Name, name) {
@@ -643,4 +660,23 @@ func (t *Terminal) lookCatalog() tea.Cmd {
 			}
 		}}
 	}
+}
+
+// promptsCommand lists the prompts of MCP servers, and completes their names from then on.
+func (t *Terminal) promptsCommand(string) tea.Cmd {
+	if t.catalog == nil {
+		return t.withCatalog(func() tea.Cmd { return t.promptsCommand("") })
+	}
+	get := t.catalog.Prompt
+	if get == nil {
+		t.fail(errors.New("there are no MCP servers here"))
+		return nil
+	}
+	return t.showResult("prompts", func(ctx context.Context) (string, error) {
+		list, err := get(ctx, "")
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.prompts = strings.Split(list, "\n")
+		return list, err
+	})
 }

@@ -134,6 +134,11 @@ func (t *Terminal) named() []offer {
 			}
 		}
 	}
+	for _, line := range t.prompts {
+		if name, about, _ := strings.Cut(line, " "); strings.HasPrefix(name, "/mcp__") {
+			add(offer{name: name[1:], kind: "prompt", about: transcript.Line(about)})
+		}
+	}
 	return out
 }
 

@@ -562,6 +562,33 @@ func TestAgentMessage(t *testing.T) {
 	}
 }
 
+// A prompt of an MCP server is sent as its text. Once the prompts were listed, their names are completed.
+func TestServerPrompts(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.catalog.Prompt = func(_ context.Context, name string, args ...string) (string, error) {
+		switch {
+		case name == "":
+			return "/mcp__docs__review FILE  Reviews", nil
+		case len(args) == 0:
+			return "", errors.New("needs FILE")
+		}
+		return name + " of " + strings.Join(args, "|"), nil
+	}
+	d.press("/mcp__docs__review", "enter")
+	if d.typed() != "/mcp__docs__review" || !strings.Contains(d.term.notice, "needs FILE") {
+		t.Errorf("%q, %q", d.typed(), d.term.notice)
+	}
+	d.press(` "a b.go" style=x`, "enter")
+	if len(d.starts) != 1 || !strings.Contains(string(d.starts[0].Inputs), "mcp__docs__review of a b.go|style=x") {
+		t.Errorf("started %+v", d.starts)
+	}
+	d.press("/prompts", "enter")
+	if !slices.ContainsFunc(d.term.named(), func(o offer) bool { return o.name == "mcp__docs__review" && o.about == "FILE Reviews" }) {
+		t.Errorf("offers %+v", d.term.named())
+	}
+}
+
 // modelList is what a host lists, from JSON.
 func modelList(t testing.TB, use, why, providers string) *host.ModelList {
 	t.Helper()

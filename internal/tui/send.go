@@ -231,11 +231,16 @@ func (t *Terminal) shell(command string) tea.Cmd {
 
 // showOutput shows what a command line of this program prints, on a page of its own. Closing the page ends the command.
 func (t *Terminal) showOutput(title string, args ...string) tea.Cmd {
+	return t.showResult(title, func(ctx context.Context) (string, error) { return t.backend.Command(ctx, args...) })
+}
+
+// showResult shows on a page what a function returns.
+func (t *Terminal) showResult(title string, get func(context.Context) (string, error)) tea.Cmd {
 	ctx, stop := context.WithCancel(t.ctx)
 	p := &textPane{t: t, name: title, stop: stop, running: true}
 	t.push(p)
 	return func() tea.Msg {
-		out, err := t.backend.Command(ctx, args...)
+		out, err := get(ctx)
 		return doneMsg{func() {
 			p.running = false
 			stop()

@@ -65,6 +65,8 @@ type Catalog struct {
 	RunFiles  string          // the folder that holds one with the files of each run, "" if none are kept
 	// Find returns a workflow of the list for its inputs: to read them, and not to run it. It returns nil if there is none of that name.
 	Find func(name string) *workflow.Workflow
+	// Prompt returns the text of a prompt of an MCP server, or for "" a line for each prompt; see host.Host.Prompt. It may take a while.
+	Prompt func(ctx context.Context, name string, args ...string) (string, error)
 	// Files lists the files of the folder that a message may name, as paths relative to it. It may take a while.
 	Files func(ctx context.Context) ([]string, error)
 }
@@ -134,6 +136,7 @@ type Terminal struct {
 	sure    twice // about what cannot be taken back
 	presses int   // of keys so far
 	catalog *Catalog
+	prompts []string // the lines of the last list of prompts
 	model   string   // of the next run, "" for the one that is configured
 	before  []string // the runs that were shown before this one, the last on top
 	notice  string   // the last thing that was reported, until the next key

@@ -405,6 +405,9 @@ func (c *conn) Tools(ctx context.Context) ([]*tool.Tool, error) {
 		}
 		out = append(out, &t)
 	}
+	if t := c.reader(&now); t != nil {
+		out = append(out, t)
+	}
 	slices.SortFunc(out, func(a, b *tool.Tool) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }

@@ -43,6 +43,19 @@ func friend(versions ...string) *sdk.Server {
 		content, err := json.Marshal(res.Content)
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: res.Action + " " + string(content)}}}, err
 	})
+	s.AddResource(&sdk.Resource{URI: "note://1", Name: "first\x1b[31m", MIMEType: "text/plain", Size: 5, Description: "A note."}, func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: "note://1", Text: "hello\x1b[2J"}, {URI: "note://1", MIMEType: "image/png", Blob: []byte("abc")}}}, nil
+	})
+	s.AddResourceTemplate(&sdk.ResourceTemplate{URITemplate: "note://{id}", Name: "any"}, func(_ context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: r.Params.URI, Text: "note of " + r.Params.URI}}}, nil
+	})
+	s.AddPrompt(&sdk.Prompt{Name: "review", Description: "Reviews\x1b[31m a file", Arguments: []*sdk.PromptArgument{{Name: "file", Required: true}, {Name: "style"}}}, func(_ context.Context, r *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+		if r.Params.Arguments["file"] == "none" {
+			return &sdk.GetPromptResult{}, nil
+		}
+		return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: fmt.Sprint("Review\x1b[2J ", r.Params.Arguments)}},
+			{Role: "assistant", Content: &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "note://1", Text: "hello"}}}}}, nil
+	})
 	return s
 }
 
@@ -229,5 +242,79 @@ func TestElicitOutside(t *testing.T) {
 	two.Wait()
 	if text := <-first + <-first; !strings.Contains(text, "several calls are in progress") {
 		t.Errorf("two calls gave %q", text)
+	}
+}
+
+// A server's resources are listed and read with one tool, which is there only if it has any.
+func TestResources(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		o, _ := options(t)
+		tools := set(t, connect(t, served(t, friend(version), version == "2026-07-28"), o))
+		if def, _ := tools.Get("mcp__net__resources"); def == nil || def.Effect != tool.Idempotent {
+			t.Fatalf("%s: %+v of %q", version, def, tools.Names())
+		}
+		for args, want := range map[string]string{
+			`{}`:                 "[link to the resource note://1, first, text/plain, 5 bytes: A note.]\ntemplate: [link to the resource note://{id}, any]",
+			`{"uri":"note://1"}`: "[resource note://1]\nhello\n[resource note://1 image/png, 3 bytes; not shown]",
+			`{"uri":"note://2"}`: "[resource note://2]\nnote of note://2",
+		} {
+			if r := call(t, tools, "mcp__net__resources", args); r.Error || r.Text != want {
+				t.Errorf("%s: %s gave %+v, want %q", version, args, r, want)
+			}
+		}
+		for args, want := range map[string]string{`{"uri":"x://1"}`: `MCP server "net": tool "resources": `, `{"url":"note://1"}`: "url"} {
+			if r := call(t, tools, "mcp__net__resources", args); !r.Error || !strings.Contains(r.Text, want) {
+				t.Errorf("%s: %s gave %+v, want %q", version, args, r, want)
+			}
+		}
+	}
+	o, _ := options(t)
+	if names := set(t, connect(t, server(t, ""), o)).Names(); slices.Contains(names, "mcp__bad__resources") {
+		t.Errorf("tools %q", names)
+	}
+}
+
+// A list of resources is bounded, whatever the server does.
+func TestResourcesHostile(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]string{"resources-many": "[more than 500; the others are not listed]", "resources-loop": "without an end"} {
+		o, _ := options(t)
+		if r := call(t, set(t, connect(t, server(t, mode), o)), "mcp__bad__resources", `{}`); !strings.Contains(r.Text, want) {
+			t.Errorf("%s: %+v", mode, r)
+		}
+	}
+}
+
+// A server's prompts are listed, and their text is made of arguments in order or by name.
+func TestPrompts(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		o, _ := options(t)
+		g := mcp.ConnectAll(t.Context(), []*mcp.Server{served(t, friend(version), version == "2026-07-28"), server(t, "")}, o)
+		t.Cleanup(g.Close)
+		list, err := g.Prompts(t.Context())
+		if err != nil || len(list) != 1 || list[0].Name != "mcp__net__review" || list[0].Description != "Reviews a file" || list[0].Usage() != "mcp__net__review FILE [STYLE]" {
+			t.Fatalf("%s: %+v, %v, %v", version, list, err, g.Errors())
+		}
+		for _, c := range []struct {
+			args []string
+			want string // of the text, or of the error
+		}{
+			{[]string{"a.go", "short"}, "Review map[file:a.go style:short]\n\n(assistant) [resource note://1]\nhello"},
+			{[]string{"style=x=y", "file=b.go"}, "Review map[file:b.go style:x=y]"},
+			{[]string{"a=b"}, "Review map[file:a=b]"},
+			{nil, "needs file: mcp__net__review FILE [STYLE]"},
+			{[]string{"1", "2", "3"}, "takes 2 arguments"},
+			{[]string{"none"}, "is empty"},
+		} {
+			text, err := list[0].Text(t.Context(), c.args...)
+			if err != nil {
+				text = err.Error()
+			}
+			if !strings.Contains(text, c.want) || strings.Contains(text, "\x1b") {
+				t.Errorf("%s: %q gave %q, want %q", version, c.args, text, c.want)
+			}
+		}
 	}
 }

@@ -66,7 +66,8 @@ func (g *Group) Errors() []error { return slices.Clone(g.errs) }
 // are named mcp__server__tool. Their effect is that of the server's annotations, which are no more
 // than its word: Idempotent if it says that they only read or that a second call changes nothing
 // more, otherwise Once; Pure, which is used without asking, only if the configuration of the user
-// says trust_annotations. The error joins those of servers that failed since; the tools of the
+// says trust_annotations. A server with resources has one more tool, mcp__server__resources, which
+// lists and reads them and is Idempotent. The error joins those of servers that failed since; the tools of the
 // others are there all the same.
 func (g *Group) Tools(ctx context.Context) ([]*tool.Tool, error) {
 	lists, errs := make([][]*tool.Tool, len(g.conns)), make([]error, len(g.conns))

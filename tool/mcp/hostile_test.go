@@ -94,6 +94,14 @@ func (h *hostile) serve() {
 			h.call(r)
 		case "ping":
 			h.reply(r, "{}")
+		case "resources/list":
+			if h.mode == "resources-loop" {
+				h.reply(r, `{"resources":[],"nextCursor":"same"}`)
+				continue
+			}
+			h.reply(r, `{"resources":[`+strings.Repeat(`{"uri":"x://1","name":"x"},`, 600)+`{"uri":"x://2","name":"x"}]}`)
+		case "resources/templates/list":
+			say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"not found"}}`, r.ID)
 		case "notifications/initialized":
 			if h.mode == "elicits-early" {
 				say(`{"jsonrpc":"2.0","id":"early","method":"elicitation/create","params":{"message":"x","requestedSchema":{"type":"object","properties":{}}}}`)
@@ -113,11 +121,14 @@ func (h *hostile) initialize(r request) {
 		say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"I do not \u001b[2Jlike you"}}`, r.ID)
 		return
 	}
-	more := ""
+	more, has := "", ""
+	if strings.HasPrefix(h.mode, "resources") {
+		has = `,"resources":{}`
+	}
 	if h.mode == "mood" {
 		more = fmt.Sprint(" It is ", os.Getpid())
 	}
-	h.reply(r, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"hostile","version":"1"},"instructions":"Use \u001b[31mwell\u202e.%s"}`, version, more))
+	h.reply(r, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}%s},"serverInfo":{"name":"hostile","version":"1"},"instructions":"Use \u001b[31mwell\u202e.%s"}`, version, has, more))
 }
 
 const anyObject = `{"type":"object","properties":{"to":{"type":"string"}}}`

@@ -68,23 +68,39 @@ func (c *conn) list(ctx context.Context, s *session) (*offer, error) {
 	if caps := s.cs.InitializeResult().Capabilities; caps == nil || caps.Tools == nil {
 		return out, c.read(nil, out)
 	}
-	var raw []*sdk.Tool
-	seen := map[string]bool{}
-	cursor := ""
-	for page := 0; ; page++ {
+	raw, whole, err := pages(maxTools, func(cursor string) ([]*sdk.Tool, string, error) {
 		res, err := s.cs.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
 		if err != nil {
-			return nil, c.fail(s, phaseTools, late(ctx, err))
+			return nil, "", err
 		}
-		raw = append(raw, res.Tools...)
-		cursor = res.NextCursor
+		return res.Tools, res.NextCursor, nil
+	})
+	if err == nil && !whole {
+		err = &wireError{what: fmt.Sprintf("offers more than %d tools", maxTools), fix: "have it offer fewer"}
+	}
+	if err != nil {
+		return nil, c.fail(s, phaseTools, late(ctx, err))
+	}
+	return out, c.read(raw, out)
+}
+
+// pages reads all pages of a list, as long as it has at most so many entries.
+func pages[T any](most int, get func(cursor string) (page []T, next string, err error)) (all []T, whole bool, err error) {
+	seen := map[string]bool{}
+	cursor := ""
+	for n := 0; ; n++ {
+		page, next, err := get(cursor)
+		if err != nil {
+			return nil, false, err
+		}
+		all, cursor = append(all, page...), next
 		switch {
-		case len(raw) > maxTools:
-			return nil, c.fail(s, phaseTools, &wireError{what: fmt.Sprintf("offers more than %d tools", maxTools), fix: "have it offer fewer"})
+		case len(all) > most:
+			return all[:most], false, nil
 		case cursor == "":
-			return out, c.read(raw, out)
-		case page >= maxPages || seen[cursor]:
-			return nil, c.fail(s, phaseTools, &wireError{what: "has a list of tools without an end"})
+			return all, true, nil
+		case n >= maxPages || seen[cursor]:
+			return nil, false, &wireError{what: "has a list without an end"}
 		}
 		seen[cursor] = true
 	}

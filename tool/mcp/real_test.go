@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,17 @@ func TestEverything(t *testing.T) {
 	if len(c.Warnings()) > 0 {
 		t.Errorf("warnings %q, %s", c.Warnings(), warned.all())
 	}
+	g := mcp.ConnectAll(t.Context(), []*mcp.Server{s}, o)
+	t.Cleanup(g.Close)
+	if list, err := g.Prompts(t.Context()); err != nil || len(list) < 2 {
+		t.Errorf("prompts %+v, %v", list, err)
+	} else if text, err := list[slices.IndexFunc(list, func(p mcp.Prompt) bool { return p.Name == "mcp__everything__args-prompt" })].Text(t.Context(), "Paris", "state=Texas"); err != nil || !strings.Contains(text, "Paris") || !strings.Contains(text, "Texas") {
+		t.Errorf("%q, %v", text, err)
+	}
+	p := &person{answer: says(`{"decision":"accept","name":"Ada"}`)}
+	if r := set(t, c).Call(t.Context(), "mcp__everything__trigger-elicitation-request", &tool.Call{Ask: p.ask}); r.Error || !strings.Contains(r.Text, "Ada") {
+		t.Errorf("%+v, asked %q", r, p.asked)
+	}
 }
 
 func everything(t *testing.T, tools *tool.Set, project string) {
@@ -58,6 +70,10 @@ func everything(t *testing.T, tools *tool.Set, project string) {
 		{"get-annotated-message", `{"messageType":"error","includeImage":true}`, []string{"Error", "[image "}, false},
 		{"get-env", `{}`, []string{"PATH"}, false},
 		{"trigger-long-running-operation", `{"duration":0.3,"steps":3}`, []string{"completed"}, false},
+		{"resources", `{}`, []string{"[link to the resource demo://", "template: [link to the resource demo://resource/dynamic/text/{"}, false},
+		{"resources", `{"uri":"demo://resource/dynamic/text/1"}`, []string{"[resource demo://resource/dynamic/text/1]\n", "1"}, false},
+		{"resources", `{"uri":"demo://none"}`, []string{"not found"}, true},
+		{"trigger-elicitation-request", `{}`, []string{"declined"}, false}, // nobody is asked
 	} {
 		r := call(t, tools, "mcp__everything__"+c.tool, c.args)
 		if r.Error != c.fails {
