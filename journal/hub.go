@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -20,11 +21,12 @@ const (
 type hub struct {
 	mu        sync.Mutex
 	followers atomic.Int32
-	ring      []runlog.Record
-	first     uint64        // the position of the first record of the ring
-	bytes     int           // of data in the ring
-	head      uint64        // the sequence number of the last stored record that was published, or was there before
-	wake      chan struct{} // closed when there is more; nil while nobody waits
+	ring      []runlog.Record // within array
+	array     []runlog.Record // from its beginning
+	first     uint64          // the position of the first record of the ring
+	bytes     int             // of data in the ring
+	head      uint64          // the sequence number of the last stored record that was published, or was there before
+	wake      chan struct{}   // closed when there is more; nil while nobody waits
 	closed    bool
 }
 
@@ -46,10 +48,11 @@ func (h *hub) publish(recs ...runlog.Record) {
 	}
 	if h.followers.Load() == 0 { // whoever comes reads the store first
 		h.first += uint64(len(h.ring))
-		h.ring, h.bytes = nil, 0
+		h.ring, h.array, h.bytes = nil, nil, 0
 		return
 	}
 	for i := range recs {
+		h.room()
 		h.ring = append(h.ring, recs[i])
 		h.bytes += len(recs[i].Data)
 	}
@@ -60,6 +63,22 @@ func (h *hub) publish(recs ...runlog.Record) {
 		h.first++
 	}
 	h.signal()
+}
+
+// room makes room for one more record. The ring moves back to the beginning of its array when it has reached the end, so that a full ring is moved once for
+// as many records as it holds.
+func (h *hub) room() {
+	if len(h.ring) < cap(h.ring) {
+		return
+	}
+	if all := h.array[:cap(h.array)]; len(all) > 0 && len(all) >= 2*len(h.ring) {
+		n := copy(all, h.ring)
+		clear(all[n:])
+		h.ring = all[:n]
+		return
+	}
+	h.ring = slices.Grow(h.ring, len(h.ring)+16)
+	h.array = h.ring
 }
 
 func (h *hub) close() {

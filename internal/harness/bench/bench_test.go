@@ -359,7 +359,7 @@ func TestAgentsFollowTheScript(t *testing.T) {
 
 func TestReadersHearEverything(t *testing.T) {
 	s, rs := testSuite(t)
-	s.together(s.talk("talk", 2, 1, 50, 0), s.stalled(5), bareChannel(3, 10))
+	s.together(s.talk("talk", 2, 1, 50, 0), s.stalled(5), bareChannel("go-chan", 3, 10, 0))
 	for _, r := range *rs {
 		if r.Note != "" || r.Extra["lost_share"] != 0 {
 			t.Errorf("%s: %+v", r.Case, r)

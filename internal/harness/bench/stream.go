@@ -19,12 +19,15 @@ func (s *suite) w8() {
 		each, seconds = 2000, 1
 	}
 	s.together(
-		bareChannel(100, each),
+		bareChannel("go-chan-max", 100, each, 0),
 		s.talk("max-100-producers", 1, 100, each, 0),
 		s.talk("max-100-runs", 100, 1, each, 0),
 	)
-	s.together(s.talk("paced-100x200", 1, 100, 200*seconds, 200))
-	s.together(s.talk("paced-100-runs", 100, 1, 200*seconds, 200))
+	s.together(
+		bareChannel("go-chan-paced", 100, 200*seconds, 200),
+		s.talk("paced-100x200", 1, 100, 200*seconds, 200),
+		s.talk("paced-100-runs", 100, 1, 200*seconds, 200),
+	)
 	s.together(s.stalled(each))
 }
 
@@ -128,12 +131,8 @@ type token struct {
 
 // say streams tokens as an agent does.
 func say(scope *journal.Scope, tokens, rate int) {
-	var beat <-chan time.Time
-	if rate > 0 {
-		t := time.NewTicker(time.Second / time.Duration(rate))
-		defer t.Stop()
-		beat = t.C
-	}
+	beat, stop := beats(rate)
+	defer stop()
 	for range tokens {
 		if beat != nil {
 			<-beat
@@ -182,30 +181,56 @@ func (s *suite) stalled(each int) job {
 	}, after: func(r *record) { r.Extra["heap_mib"] = max(0, median(grown)) }}
 }
 
-// bareChannel returns one channel from all producers to one consumer.
-func bareChannel(agents, each int) job {
+// bareChannel returns one channel from all producers to one consumer. With a rate it measures how late events are, as talk does.
+func bareChannel(name string, agents, each, rate int) job {
 	type event struct {
 		agent, n int
 		text     string
+		at       time.Time
 	}
-	return job{peer: bare, wl: "W8", name: "go-chan-max", n: agents * each, do: func(*stopwatch) error {
+	var late []float64
+	return job{peer: bare, wl: "W8", name: name, n: agents * each, reps: 3, cold: rate > 0, do: func(*stopwatch) error {
+		late = late[:0]
 		ch := make(chan event, 1024)
 		var wg sync.WaitGroup
 		for a := range agents {
 			wg.Go(func() {
+				beat, stop := beats(rate)
+				defer stop()
 				for i := range each {
-					ch <- event{a, i, " token"}
+					e := event{agent: a, n: i, text: " token"}
+					if beat != nil {
+						<-beat
+						e.at = time.Now()
+					}
+					ch <- e
 				}
 			})
 		}
 		go func() { wg.Wait(); close(ch) }()
 		n := 0
-		for range ch {
-			n++
+		for e := range ch {
+			if n++; rate > 0 {
+				late = append(late, float64(time.Since(e.at).Nanoseconds())/1e3)
+			}
 		}
 		if n != agents*each {
 			return fmt.Errorf("%d events arrived, want %d", n, agents*each)
 		}
 		return nil
-	}, after: func(r *record) { r.Extra["events_per_s"] = float64(r.N) / median(r.WallMs) * 1000 }}
+	}, after: func(r *record) {
+		r.Extra["events_per_s"] = float64(r.N) / median(r.WallMs) * 1000
+		if len(late) > 0 {
+			r.Extra["lat_p50_us"], r.Extra["lat_p99_us"] = percentile(late, 0.5), percentile(late, 0.99)
+		}
+	}}
+}
+
+// beats returns a beat for each event, or nil without a rate.
+func beats(rate int) (beat <-chan time.Time, stop func()) {
+	if rate <= 0 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(time.Second / time.Duration(rate))
+	return t.C, t.Stop
 }
