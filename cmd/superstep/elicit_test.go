@@ -55,7 +55,7 @@ func TestServerAsks(t *testing.T) {
 		code, out, errs := w.run(append(run, "--on-ask", "wait")...)
 		done <- fmt.Sprintf("%d\n%s%s", code, out, errs)
 	}()
-	shown, errs := "", ""
+	var shown, errs string
 	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(shown, "> Which seat?"); time.Sleep(50 * time.Millisecond) {
 		if _, shown, errs = w.run("runs", "show", "@last"); time.Now().After(deadline) {
 			t.Fatalf("no question: %s%s", shown, errs)
