@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -215,8 +216,7 @@ func TestElicitOutside(t *testing.T) {
 	t.Parallel()
 	o, warned := options(t)
 	p := &person{answer: says(`{"decision":"accept"}`)}
-	tools := set(t, connect(t, server(t, "elicits-early"), o))
-	call(t, tools, "mcp__bad__do", `{}`)
+	set(t, connect(t, server(t, "elicits-early"), o))
 	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(warned.all(), "no call is in progress"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("warnings %q", warned.all())
@@ -233,7 +233,7 @@ func TestElicitOutside(t *testing.T) {
 		_, err := r.Session.Elicit(ctx, &sdk.ElicitParams{Message: "x", RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`)})
 		return nil, err
 	})
-	tools = set(t, connect(t, served(t, f, false), o))
+	tools := set(t, connect(t, served(t, f, false), o))
 	var two sync.WaitGroup
 	first := make(chan string, 2)
 	for range 2 {
@@ -316,5 +316,30 @@ func TestPrompts(t *testing.T) {
 				t.Errorf("%s: %q gave %q, want %q", version, c.args, text, c.want)
 			}
 		}
+	}
+}
+
+// While a change of a server's tools is not approved, its resources and prompts are not used either.
+func TestChangedServerIsNotHeard(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t)
+	o.Pin = func(_ string, now *mcp.Offer) (*mcp.Offer, error) {
+		before := *now
+		before.Digest, before.Instructions = "sha256:00", "Other ones."
+		return &before, errors.New("review it")
+	}
+	g := mcp.ConnectAll(t.Context(), []*mcp.Server{served(t, friend("2025-11-25"), false)}, o)
+	t.Cleanup(g.Close)
+	tools, err := g.Tools(t.Context())
+	if err != nil || len(tools) == 0 {
+		t.Fatalf("%v, %v", tools, err)
+	}
+	for _, one := range tools {
+		if strings.HasSuffix(one.Name, "__resources") {
+			t.Error("it has resources")
+		}
+	}
+	if list, err := g.Prompts(t.Context()); len(list) > 0 || err == nil || !strings.Contains(err.Error(), "changed since you trusted them") {
+		t.Errorf("prompts %+v, %v", list, err)
 	}
 }

@@ -206,6 +206,14 @@ func (c *conn) adopt(now *offer, first bool) error {
 	return nil
 }
 
+// whole returns an error unless all that the server says of its tools is approved: a server that changed is not heard in other ways either.
+func (c *conn) whole() error {
+	if now := c.snapshot(); now.agreed == nil || now.offered == nil || now.agreed.Digest != now.offered.Digest {
+		return &Error{Server: c.server.Name, Phase: phaseCall, What: fmt.Sprintf("the tools of %s changed since you trusted them", c.server.Name), Fix: c.review()}
+	}
+	return nil
+}
+
 // usable returns an error if a tool cannot be called. If the tool was refused before, it asks again.
 func (c *conn) usable(name string) error {
 	offers, agrees := c.standing(name)

@@ -45,6 +45,9 @@ func (g *Group) Prompts(ctx context.Context) (all []Prompt, err error) {
 
 func (c *conn) prompts(ctx context.Context) ([]Prompt, error) {
 	s, err := c.live(ctx, true)
+	if err == nil {
+		err = c.whole()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +106,9 @@ func (p *Prompt) Text(ctx context.Context, args ...string) (string, error) {
 	}
 	c := p.from
 	s, err := c.live(ctx, true)
+	if err == nil {
+		err = c.whole()
+	}
 	if err != nil {
 		return "", err
 	}

@@ -21,9 +21,10 @@ const maxResources = 500
 const resources = "resources"
 
 // reader returns the tool that lists and reads the resources of the server, nil if it has none. The tool is ours and needs no
-// approval beside that of the server's tools: what a server says of its resources is the result of a call.
+// approval beside that of the server's tools: what a server says of its resources is the result of a call. While a change of
+// these tools is not approved, there are no resources.
 func (c *conn) reader(now *state) *tool.Tool {
-	if now.s == nil {
+	if now.s == nil || c.whole() != nil {
 		return nil
 	}
 	if caps := now.s.cs.InitializeResult().Capabilities; caps == nil || caps.Resources == nil {
@@ -46,6 +47,9 @@ func (c *conn) reader(now *state) *tool.Tool {
 				return "", err
 			}
 			s, err := c.live(ctx, true)
+			if err == nil {
+				err = c.whole()
+			}
 			if err != nil {
 				return "", err
 			}

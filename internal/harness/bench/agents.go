@@ -60,12 +60,15 @@ func (s *suite) w9() {
 			jobs = append(jobs, row)
 		}
 	}
+	var ends []func()
 	for _, name := range s.agents {
 		j, end := s.peer(name, url)
-		defer end()
-		jobs = append(jobs, j)
+		jobs, ends = append(jobs, j), append(ends, end)
 	}
 	s.together(jobs...)
+	for _, end := range ends {
+		end()
+	}
 }
 
 // agent is our agent. Without a place it has no log.
@@ -261,7 +264,7 @@ func (s *suite) peer(name, url string) (j job, end func()) {
 // model starts the model's server: this program once more, or within it if the suite has no program.
 func (s *suite) model() (url string, stop func(), err error) {
 	if s.program == "" {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := new(net.ListenConfig).Listen(s.ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return "", nil, err
 		}
