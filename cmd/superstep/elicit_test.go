@@ -56,7 +56,7 @@ func TestServerAsks(t *testing.T) {
 		done <- fmt.Sprintf("%d\n%s%s", code, out, errs)
 	}()
 	var shown, errs string
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(shown, "> Which seat?"); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(shown, "> Which seat?"); time.Sleep(50 * time.Millisecond) {
 		if _, shown, errs = w.run("runs", "show", "@last"); time.Now().After(deadline) {
 			t.Fatalf("no question: %s%s", shown, errs)
 		}

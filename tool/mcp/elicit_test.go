@@ -15,6 +15,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/mcp"
 )
@@ -131,7 +132,7 @@ func TestElicit(t *testing.T) {
 func TestElicitTime(t *testing.T) {
 	t.Parallel()
 	o, _ := options(t)
-	o.CallTimeout = 300 * time.Millisecond
+	o.CallTimeout = faults.Bound(time.Second)
 	p := &person{answer: func(ctx context.Context) (string, error) {
 		select {
 		case <-ctx.Done():
