@@ -28,13 +28,15 @@ func (j *job) merge(ctx context.Context) (sha string, err error) {
 		if held {
 			return nil
 		}
-		select {
-		case j.merging <- struct{}{}:
-			held = true
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		return j.t.Scope().Afresh(func() error { // a replay merges nothing, and its tasks follow the order of the record
+			select {
+			case j.merging <- struct{}{}:
+				held = true
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
 	}
 	release := func() {
 		if held {
