@@ -138,7 +138,7 @@ func TestCallAsks(t *testing.T) {
 	}
 }
 
-// A question that a dead process left open is withdrawn before the call is made again, and one of a run that is to stop is given up. Nobody is asked where
+// A question that was open when its process crashed is withdrawn before the call is made again, and one of a run that is to stop is given up. Nobody is asked where
 // nobody is there.
 func TestCallAsksNobody(t *testing.T) {
 	t.Parallel()

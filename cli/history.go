@@ -89,7 +89,11 @@ func runsHistory(a *app) *cobra.Command {
 			}
 			tasks, err := e.Insides(cmd.Context(), info.ID)
 			if len(tasks) > 0 {
-				a.err.line(fmt.Sprintf("There are graphs inside of: %s. See one: %s", strings.Join(tasks, ", "), a.hint("runs", "history", info.ID+"@"+tasks[0])))
+				one, most := a.hint("runs", "history", info.ID+"@"+tasks[0]), 20
+				if more := len(tasks) - most; more > 0 {
+					tasks = append(tasks[:most], fmt.Sprintf("and %d more", more))
+				}
+				a.err.line(fmt.Sprintf("There are graphs inside of: %s. See one: %s", strings.Join(tasks, ", "), one))
 			}
 			return err
 		},

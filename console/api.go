@@ -67,7 +67,7 @@ func (s *server) operations() []operation {
 		{"POST", "/runs/{id}/fork", "Make a new run of a point of this one", nil, fork, "json", operating, id(s.fork)},
 		{"GET", "/runs/{id}/fork", "What a fork would be, before it is made", []string{"from: the point", "set: changes of the state, one to a line"}, nil, "json", viewing, s.apiPreview},
 		{"POST", "/runs/{id}/stop", "Stop one agent", nil, stop, "json", operating, id(s.stopAgent)},
-		{"GET", "/runs/{id}/history", "The checkpoints of a run with their states", nil, nil, "json", viewing, s.apiHistory},
+		{"GET", "/runs/{id}/history", "The checkpoints of a run with their states", []string{"inside: a task, for those of the graph inside of it"}, nil, "json", viewing, s.apiHistory},
 		{"GET", "/runs/{id}/export", "A run as a file that can be imported, as JSON Lines", nil, nil, "jsonl", viewing, s.exportHandler},
 		{"GET", "/diff", "How two runs differ", []string{"a: a run", "b: another run"}, nil, "json", viewing, s.apiDiff},
 		{"POST", "/runs/{id}/rerun", "Make a new run that does what failed again", nil, none, "json", operating, id(s.rerun)},

@@ -474,6 +474,9 @@ func TestAPI(t *testing.T) {
 			t.Errorf("%s gives %d: %s", path, res.StatusCode, body)
 		}
 	}
+	if res, body := send(t, ts, "GET", at+"/history?inside=ask", "viewer-token", nil); res.StatusCode != 422 || !strings.Contains(body, "there is no graph inside of ask") {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
 	if res, body := post("/api/v1/lint", `{"text":"name: x\nsteps: []\n"}`); res.StatusCode != 200 || !strings.Contains(body, `"line":2`) {
 		t.Errorf("%d %s", res.StatusCode, body)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/yuin/goldmark/util"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/draw"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/question"
@@ -229,7 +230,7 @@ func statusOf(err error) int {
 	case errors.As(err, new(*journal.AnsweredError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*runlog.BusyError)),
 		errors.As(err, new(*superstep.ConflictError)):
 		return http.StatusConflict
-	case errors.As(err, new(*superstep.PointError)):
+	case errors.As(err, new(*superstep.PointError)), errors.As(err, new(*graph.InsideError)):
 		return http.StatusUnprocessableEntity
 	}
 	return http.StatusInternalServerError

@@ -197,7 +197,7 @@ func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending [
 	for i := range pending {
 		r := &pending[i]
 		if err := past.apply(r); err != nil && out.redo != nil { // nothing leads to it any more, or its place is not known yet
-			if node := nodeOf(r.Path); slices.ContainsFunc(p.Edits, func(e Edit) bool { return e.Node == node }) {
+			if node := pregel.VertexOf(r.Path); slices.ContainsFunc(p.Edits, func(e Edit) bool { return e.Node == node }) {
 				return fmt.Errorf("the edit of %s has no effect: the fork computes anew what it depends on; leave one of the edits out", node)
 			}
 			continue

@@ -12,6 +12,9 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
+// mostShown is how many paths an error names.
+const mostShown = 20
+
 // An InsideError reports that no graph with a readable history ran within a task.
 type InsideError struct {
 	Path   string
@@ -26,7 +29,11 @@ func (e *InsideError) Error() string {
 	case len(e.Graphs) == 0:
 		return fmt.Sprintf("there is no graph inside of %s, nor of another task of the run", e.Path)
 	}
-	return fmt.Sprintf("there is no graph inside of %s; there is one inside of: %s", e.Path, strings.Join(e.Graphs, ", "))
+	shown := e.Graphs
+	if more := len(shown) - mostShown; more > 0 {
+		shown = append(shown[:mostShown:mostShown], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("there is no graph inside of %s; there is one inside of: %s", e.Path, strings.Join(shown, ", "))
 }
 
 // Insides returns the paths of the graphs that tasks ran within the run, in the order in which they began.
@@ -38,12 +45,14 @@ func Insides(records iter.Seq2[runlog.Record, error]) (paths []string, err error
 // insides also returns the inputs of the workflows that tasks up to a path called.
 func insides(records iter.Seq2[runlog.Record, error], path string) (inputs map[string]json.RawMessage, paths []string, err error) {
 	inputs = map[string]json.RawMessage{}
+	seen := map[string]bool{}
 	for r, err := range records {
 		if err != nil {
 			return nil, nil, err
 		}
 		switch {
-		case r.Kind == runlog.KindInner && !slices.Contains(paths, r.Path):
+		case r.Kind == runlog.KindInner && !seen[r.Path]:
+			seen[r.Path] = true
 			paths = append(paths, r.Path)
 		case r.Kind == runlog.KindSettled && (path == r.Path || strings.HasPrefix(path, r.Path+"/")):
 			if s := (runlog.Settled{}); json.Unmarshal(r.Data, &s) == nil && s.Key == inputsKey && s.Error == "" {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/internal/carry"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -45,7 +46,7 @@ func (f *Flow[S, U]) redo(records iter.Seq2[runlog.Record, error], p *ForkPoint)
 	}
 	for _, path := range p.Again {
 		top, _, _ := strings.Cut(path, "/")
-		if !slices.ContainsFunc(f.shape.Nodes, func(n ShapeNode) bool { return n.Name == nodeOf(top) }) {
+		if !slices.ContainsFunc(f.shape.Nodes, func(n ShapeNode) bool { return n.Name == pregel.VertexOf(top) }) {
 			names := make([]string, len(f.shape.Nodes))
 			for i := range f.shape.Nodes {
 				names[i] = f.shape.Nodes[i].Name
@@ -53,7 +54,7 @@ func (f *Flow[S, U]) redo(records iter.Seq2[runlog.Record, error], p *ForkPoint)
 			return nil, fmt.Errorf("graph %q has no node %q%s", f.name, top, suggest.Hint(top, names))
 		}
 		for task, step := range d.ended {
-			if task == top || nodeOf(task) == top {
+			if task == top || pregel.VertexOf(task) == top {
 				d.step = min(d.step, step)
 			}
 		}
@@ -120,7 +121,7 @@ func (f *Flow[S, U]) locate(d *redo, records iter.Seq2[runlog.Record, error], p 
 	next := past.next()
 	for _, path := range p.Again {
 		top, _, _ := strings.Cut(path, "/")
-		is := func(task string) bool { return task == top || nodeOf(task) == top }
+		is := func(task string) bool { return task == top || pregel.VertexOf(task) == top }
 		if !slices.ContainsFunc(next, is) && !slices.ContainsFunc(slices.Collect(maps.Keys(d.ended)), is) {
 			return fmt.Errorf("graph %q has no record of task %s, which may have ended before the run was forked: fork the run that has it", f.name, path)
 		}
@@ -208,7 +209,7 @@ func (d *redo) take(path string) {
 		at := strings.TrimPrefix(space+"/"+name, "/")
 		if shape := d.shapes[space]; shape != nil {
 			for _, n := range shape.Nodes {
-				if shape.leads(nodeOf(name), n.Name) {
+				if shape.leads(pregel.VertexOf(name), n.Name) {
 					d.gone[strings.TrimPrefix(space+"/"+n.Name, "/")] = true
 				}
 			}
@@ -255,14 +256,6 @@ func (s *Shape) leads(from, to string) bool {
 	return seen[to]
 }
 
-// nodeOf returns the name of the node of a task.
-func nodeOf(task string) string {
-	if i := strings.IndexAny(task, "[#"); i >= 0 {
-		return task[:i]
-	}
-	return task
-}
-
 // part splits the key of an effect that holds the outcome of a part of a task. For other keys the
 // name is "".
 func part(key string) (kind, name string) {
@@ -280,7 +273,7 @@ func (d *redo) anew(path string) bool {
 		if step < d.step {
 			return false
 		}
-		if d.whole[nodeOf(top)] && step > d.step {
+		if d.whole[pregel.VertexOf(top)] && step > d.step {
 			return true
 		}
 	}
@@ -289,11 +282,11 @@ func (d *redo) anew(path string) bool {
 			continue
 		}
 		at := path[:i]
-		if at == top && d.open[top] && !d.wanted[top] && !d.wanted[nodeOf(top)] && d.first(top) {
+		if at == top && d.open[top] && !d.wanted[top] && !d.wanted[pregel.VertexOf(top)] && d.first(top) {
 			continue // it depends on itself by a loop only, so that is about its later visits
 		}
 		dir := strings.LastIndexByte(at, '/') + 1
-		if d.gone[at] || d.gone[at[:dir]+nodeOf(at[dir:])] || d.later(at) {
+		if d.gone[at] || d.gone[at[:dir]+pregel.VertexOf(at[dir:])] || d.later(at) {
 			return true
 		}
 	}

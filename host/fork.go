@@ -11,6 +11,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -49,10 +50,7 @@ func nodeOf(point string) string {
 	if _, err := strconv.Atoi(point); err == nil || strings.HasPrefix(point, "seq:") {
 		return ""
 	}
-	if i := strings.IndexAny(point, "[#"); i >= 0 {
-		point = point[:i]
-	}
-	return point
+	return pregel.VertexOf(point)
 }
 
 // edits reads edits from the words FIELD=value and STEP=update.

@@ -214,6 +214,15 @@ func (c *conn) whole() error {
 	return nil
 }
 
+// trusted returns a session as live does, for what is used beside the tools: it fails while a change of these is not approved.
+func (c *conn) trusted(ctx context.Context) (*session, error) {
+	s, err := c.live(ctx, true)
+	if err == nil {
+		err = c.whole()
+	}
+	return s, err
+}
+
 // usable returns an error if a tool cannot be called. If the tool was refused before, it asks again.
 func (c *conn) usable(name string) error {
 	offers, agrees := c.standing(name)

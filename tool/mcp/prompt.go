@@ -44,10 +44,7 @@ func (g *Group) Prompts(ctx context.Context) (all []Prompt, err error) {
 }
 
 func (c *conn) prompts(ctx context.Context) ([]Prompt, error) {
-	s, err := c.live(ctx, true)
-	if err == nil {
-		err = c.whole()
-	}
+	s, err := c.trusted(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -105,10 +102,7 @@ func (p *Prompt) Text(ctx context.Context, args ...string) (string, error) {
 		}
 	}
 	c := p.from
-	s, err := c.live(ctx, true)
-	if err == nil {
-		err = c.whole()
-	}
+	s, err := c.trusted(ctx)
 	if err != nil {
 		return "", err
 	}
