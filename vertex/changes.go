@@ -91,6 +91,13 @@ func (s *Snapshot[V, E, M]) checkChanges(n int) error {
 
 // inboxes adds the messages of all active vertices.
 func (r *Run[V, E, M]) inboxes(s *Snapshot[V, E, M]) {
+	if r.has != nil {
+		n := 0
+		for w := r.active.nextWord(0); w >= 0; w = r.active.nextWord(w + 1) {
+			n += bits.OnesCount64(r.has[w])
+		}
+		s.To, s.Messages = slices.Grow(s.To, n), slices.Grow(s.Messages, n)
+	}
 	for w := r.active.nextWord(0); w >= 0; w = r.active.nextWord(w + 1) {
 		for m := r.active.words()[w]; m != 0; m &= m - 1 {
 			r.snapInbox(s, int32(w<<6|bits.TrailingZeros64(m)))

@@ -213,8 +213,8 @@ func (r *Run[V, E, M]) Run(ctx context.Context, opt *Options[V, E, M]) error {
 	}
 	for r.pendingStep() {
 		if o.MaxSteps > 0 && r.step >= o.MaxSteps {
-			if r.Ended() {
-				return nil
+			if ended := r.Ended(); r.broken != nil || ended {
+				return r.broken
 			}
 			return r.stepLimit(o.MaxSteps)
 		}
@@ -386,27 +386,57 @@ func (r *Run[V, E, M]) dismiss() {
 	clear(r.count)
 }
 
-// settle delivers the messages that would be gathered, to determine the active vertices.
+// settle combines the messages that would be gathered, to determine the active vertices.
 func (r *Run[V, E, M]) settle() {
 	if !r.gather {
 		return
 	}
-	edges := 0
-	for w := r.saying.nextWord(0); w >= 0; w = r.saying.nextWord(w + 1) {
-		for m := r.saying.words()[w]; m != 0; m &= m - 1 {
-			edges += r.degree(int32(w<<6 | bits.TrailingZeros64(m)))
+	r.needNextInbox()
+	const size = 64 // words
+	words := len(r.active.words())
+	var next atomic.Int64
+	pull := func(*Context[V, E, M]) {
+		for lo := size * (int(next.Add(1)) - 1); lo < words; lo = size * (int(next.Add(1)) - 1) {
+			r.pull(lo, min(lo+size, words))
 		}
 	}
-	r.active, r.next = r.next, r.active
-	r.push(&r.saying, r.inbox, edges)
-	if r.anyEnds {
-		r.dropEnded()
+	if r.crew == nil {
+		pull(nil)
+	} else if r.parallel(words/size+1, pull); r.crew.crash != nil {
+		r.broken = r.crew.crash
 	}
-	r.active, r.next = r.next, r.active
 	r.saying.reset(nil)
 	r.inbox, r.nextInbox = r.nextInbox, r.inbox
 	r.has, r.nextHas = r.nextHas, r.has
 	r.gather = false
+}
+
+// pull gathers the messages to the vertices of some words into their inboxes. Only the caller uses those words of the bitmaps.
+func (r *Run[V, E, M]) pull(lo, hi int) {
+	in, slots, combine, saying := r.g.sourcesOf(), r.inbox, r.prog.Combine, r.saying.words()
+	for w := lo; w < hi; w++ {
+		got := uint64(0)
+		for open := ^r.closed[w]; open != 0; open &= open - 1 {
+			v := w<<6 | bits.TrailingZeros64(open)
+			if v >= r.n {
+				break
+			}
+			from, some := in.to[in.off[v]:in.off[v+1]], true
+			switch {
+			case len(from) == 0:
+				continue
+			case r.gatherAll:
+				r.nextInbox[v] = combine.gather(slots, from)
+			default:
+				r.nextInbox[v], some = combine.gatherSome(slots, from, saying)
+			}
+			if some {
+				got |= open & -open
+			}
+		}
+		r.nextHas[w] = got
+		r.active.addOwn(w, got)
+	}
 }
 
 func (r *Run[V, E, M]) stepLimit(limit int) error {

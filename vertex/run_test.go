@@ -239,7 +239,8 @@ func TestErrors(t *testing.T) {
 
 // A panic of a Combine ends the run and not the process.
 func TestCombinePanic(t *testing.T) {
-	for _, tune := range [][]int{{0, 100, 1, 0, 0}, {1 << 20, 1, 1, 1 << 20, 1 << 20}} {
+	// The last one has messages to be gathered at its limit of supersteps.
+	for _, tune := range [][]int{{0, 100, 1, 0, 0}, {1 << 20, 1, 1, 1 << 20, 1 << 20}, {0, 100, 1, 0, 0, 1}} {
 		p := &plainProgram{
 			Compute: func(c *plainContext, _ int32, _ *int, _ []int) vertex.Vote {
 				c.SendToNeighbors(1)
@@ -254,8 +255,12 @@ func TestCombinePanic(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Tune(tune[0], tune[1], tune[2], tune[3], tune[4])
+		o := &plainOptions{Parallelism: 2}
+		if len(tune) > 5 {
+			o.MaxSteps = tune[5]
+		}
 		var panicked *vertex.PanicError
-		if err := r.Run(context.Background(), &plainOptions{Parallelism: 2}); !errors.As(err, &panicked) || panicked.Value != "no" {
+		if err := r.Run(context.Background(), o); !errors.As(err, &panicked) || panicked.Value != "no" {
 			t.Errorf("%v: %v", tune, err)
 		}
 		if r.Run(context.Background(), nil) == nil {
