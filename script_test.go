@@ -3,6 +3,7 @@ package superstep_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/draw"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
@@ -181,6 +183,57 @@ func TestScriptAfterAnyCrash(t *testing.T) {
 			t.Errorf("it died only %d times", deaths)
 		}
 	}
+}
+
+// Of steps beside each other a death loses one that must not happen twice, after the other has gone on. A person says that it happened, and the run is
+// replayed.
+func TestScriptLosesOneOfTwo(t *testing.T) {
+	t.Parallel()
+	store := runlogtest.NewMortal()
+	w, err := workflow.Script("job", "Two at a time.", func(ctx context.Context, _ *workflow.Steps, _ struct {
+		Task string `json:"task"`
+	}) (string, error) {
+		other := make(chan struct{})
+		var charged string
+		var wrong, failed error
+		var both sync.WaitGroup
+		both.Go(func() {
+			charged, wrong = graph.Once(ctx, "charge", func(context.Context, string) (string, error) {
+				<-other
+				store.Die()
+				return "charged", nil
+			})
+		})
+		both.Go(func() {
+			for i := range 3 {
+				if _, failed = graph.Do(ctx, fmt.Sprint("other", i), func(context.Context, string) (int, error) { return i, nil }); failed != nil {
+					return
+				}
+			}
+			close(other)
+		})
+		both.Wait()
+		if happened := (*journal.HappenedError)(nil); errors.As(wrong, &happened) {
+			charged, wrong = "somehow", nil
+		}
+		return charged, errors.Join(wrong, failed)
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine(t, store, w)
+	run := start(t, e, nil)
+	_, _ = run.Wait(t.Context())
+	store.Revive()
+	e = engine(t, store, w)
+	q := ends(t, resume(t, e, run.ID(), nil), runlog.Paused).Open[0]
+	if err := e.Answer(t.Context(), run.ID(), q.Path, &runlog.Answer{Key: q.Key, Value: json.RawMessage(fmt.Sprintf("%q", runlog.UnknownHappened)), By: "person"}); err != nil {
+		t.Fatal(err)
+	}
+	if out := ends(t, resume(t, e, run.ID(), nil), runlog.Completed); string(out.Output) != `"somehow"` {
+		t.Errorf("output %s", out.Output)
+	}
+	replays(t, e, run.ID())
 }
 
 // A script that is paused in its sleep sleeps on when it is resumed. Pictures of its run show its steps so far.

@@ -402,14 +402,21 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 		}
 		known := i >= 0 && i < s.end && !s.failsBefore(l, i) // otherwise it is for a later attempt
 		due := &s.recs[s.cursor]
-		late := due.Kind == runlog.KindTaskFailed && s.limits[l.path] != nil // its time was up before that
-		if i < 0 && due.Path == l.path && !late && !beside(due) {            // its task is here and does something else
+		late := due.Kind == runlog.KindTaskFailed && s.limits[l.path] != nil               // its time was up before that
+		if i < 0 && due.Path == l.path && !late && !beside(due) && (turn || !s.begun(l)) { // its task is here and does something else
 			return 0, s.differ(l.path, fmt.Sprintf("it comes to %s, which is not in the record", l), &runlog.Record{Kind: l.kind, Path: l.path})
 		}
 		if err := s.sleep(ctx, l.path, known); err != nil {
 			return 0, err
 		}
 	}
+}
+
+// begun reports whether an effect has been announced, and has no outcome since: with others at the same path, it may have been lost in a crash.
+func (s *script) begun(l lane) bool {
+	intents, outcomes := s.lanes[lane{runlog.KindIntended, l.path, l.key}], s.lanes[l]
+	n := len(intents)
+	return n > 0 && intents[n-1] < s.cursor && (len(outcomes) == 0 || outcomes[len(outcomes)-1] < intents[n-1])
 }
 
 // stopped reports whether an effect that has begun was stopped: it begins again, or its attempt fails, before it has the outcome at that position.

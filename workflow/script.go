@@ -119,7 +119,7 @@ func (s *Steps) Call(ctx context.Context, key, workflow string, inputs, out any)
 	if err != nil {
 		return err
 	}
-	call := &journal.Effect{Key: key, Kind: "workflow", Name: workflow, Repeat: journal.RepeatByKey, Inside: true, Input: given}
+	call := &journal.Effect{Key: key, Kind: "workflow", Name: workflow, Inside: true, Input: given}
 	output, err := journal.Do(ctx, s.Scope(), call, func(ctx context.Context, _ string) (json.RawMessage, error) {
 		out, err := w.RunNested(ctx, given, s.Nested(key))
 		if errors.Is(err, graph.ErrStopped) {

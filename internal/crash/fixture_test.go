@@ -24,7 +24,6 @@ import (
 	"github.com/superstep-dev/superstep/internal/pgserver"
 	"github.com/superstep-dev/superstep/internal/redisserver"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/workflow"
 )
 
 // A backend is a store that processes can share.
@@ -286,7 +285,7 @@ func (still) Ran(string, string)                {}
 
 func engine(t *testing.T, store runlog.Store, w crash.World, opt *superstep.Options) *superstep.Engine {
 	t.Helper()
-	flow, err := crash.Workflow(w)
+	all, err := crash.Workflows(w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +293,7 @@ func engine(t *testing.T, store runlog.Store, w crash.World, opt *superstep.Opti
 	if opt != nil {
 		o = *opt
 	}
-	o.Workflows = []*workflow.Workflow{flow}
+	o.Workflows = all
 	e, err := superstep.New(store, &o)
 	if err != nil {
 		t.Fatal(err)
@@ -320,7 +319,7 @@ func inputs(j crash.Job) json.RawMessage {
 func oracle(t *testing.T, j crash.Job) string {
 	t.Helper()
 	e := engine(t, runlog.NewMemory(nil), quiet{}, nil)
-	run, err := e.Start(t.Context(), crash.Name, inputs(j), &superstep.StartOptions{Answer: crash.Answers("", quiet{}, false)})
+	run, err := e.Start(t.Context(), j.Workflow(), inputs(j), &superstep.StartOptions{Answer: crash.Answers("", quiet{}, false)})
 	if err != nil {
 		t.Fatal(err)
 	}

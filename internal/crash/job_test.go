@@ -19,7 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/workflow"
 )
 
-// Name is the name of the workflow that is broken.
+// Name is the name of the workflow that is broken most.
 const Name = "crash"
 
 // A Job is its input: how wide its fan is, how many rounds its loop has, and how many
@@ -28,6 +28,16 @@ type Job struct {
 	Width  int `json:"width"`
 	Rounds int `json:"rounds"`
 	Pad    int `json:"pad,omitempty"`
+
+	Script bool `json:"script,omitempty"` // the workflow without a graph
+}
+
+// Workflow returns the name of its workflow.
+func (j *Job) Workflow() string {
+	if j.Script {
+		return ScriptName
+	}
+	return Name
 }
 
 // A World is what the effects of the workflow happen to. Its methods are called by

@@ -23,7 +23,7 @@ import (
 
 // Workers are killed with SIGKILL, half of them at random and half at each failpoint, and
 // others go on. Nothing that was acknowledged is lost, nothing that was finished happens
-// again, and every run ends as one that was not disturbed. It can be replayed.
+// again, and every run ends as one that was not disturbed. It can be replayed. Every third run is a script.
 func TestCrashOfWorker(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *backend) { newKiller(t, b).kill(faults.N(1000), nil) })
@@ -134,7 +134,7 @@ func (k *killer) kill(kills int, server func()) {
 	begin := time.Now()
 	for k.kills < kills && !k.Failed() {
 		k.runs++
-		job := crash.Job{Width: 2 + k.rand.IntN(3), Rounds: 1 + k.rand.IntN(3), Pad: 6000 * k.rand.IntN(2)}
+		job := crash.Job{Width: 2 + k.rand.IntN(3), Rounds: 1 + k.rand.IntN(3), Pad: 6000 * k.rand.IntN(2), Script: k.runs%3 == 2}
 		k.run(newWitness(fmt.Sprintf("r-%d", k.runs), job, k.world), min(1+k.rand.IntN(5), kills-k.kills), server)
 	}
 	for _, name := range k.points {

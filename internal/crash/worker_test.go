@@ -21,7 +21,6 @@ import (
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
-	"github.com/superstep-dev/superstep/workflow"
 )
 
 // asWorker, set in the environment, makes a worker of the test program: it runs the workflow of
@@ -105,7 +104,7 @@ func (w *worker) work(ctx context.Context) (err error) {
 	if w.pool {
 		return w.serve(ctx)
 	}
-	flow, err := crash.Workflow(&w.world)
+	all, err := crash.Workflows(&w.world)
 	if err != nil {
 		return err
 	}
@@ -121,7 +120,7 @@ func (w *worker) work(ctx context.Context) (err error) {
 				w.record("acked", id, &recs[i])
 			}
 		},
-	}, &superstep.Options{Workflows: []*workflow.Workflow{flow, letters}, NewID: func() string { return w.run }, Failpoint: w.reach})
+	}, &superstep.Options{Workflows: append(all, letters), NewID: func() string { return w.run }, Failpoint: w.reach})
 	if err != nil {
 		return err
 	}
@@ -189,7 +188,11 @@ func (w *worker) take(ctx context.Context) (*superstep.Run, error) {
 		return w.engine.Start(ctx, mailName, json.RawMessage("{}"), &superstep.StartOptions{Observe: observe, Budget: &runlog.Budget{Calls: 50}})
 	}
 	if len(infos) == 0 {
-		return w.engine.Start(ctx, crash.Name, json.RawMessage(w.job), &superstep.StartOptions{Answer: answer, Observe: observe})
+		var job crash.Job
+		if err := json.Unmarshal([]byte(w.job), &job); err != nil {
+			return nil, err
+		}
+		return w.engine.Start(ctx, job.Workflow(), json.RawMessage(w.job), &superstep.StartOptions{Answer: answer, Observe: observe})
 	}
 	if w.early && !w.quarantined && !w.mail {
 		if err := w.answer(ctx); err != nil {
