@@ -16,6 +16,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/vertex"
 )
 
@@ -554,7 +555,10 @@ func TestModelLarge(t *testing.T) {
 			m.superstep()
 		}
 		for _, parallelism := range []int{1, 2, 7} {
-			for _, tune := range [][]int{{4096, 6, 1 << 18, 1 << 13, 1 << 12}, {0, 100, 1000, 100, 0}} {
+			for k, tune := range [][]int{{4096, 6, 1 << 18, 1 << 13, 1 << 12}, {0, 100, 1000, 100, 0}} {
+				if faults.Raced && (i+parallelism+k)%3 > 0 { // a third of them, which has each value of each
+					continue
+				}
 				if err := m.check(g, 8, parallelism, parallelism%3, tune, byGob); err != nil {
 					t.Errorf("wild %d, parallelism %d, tuning %v: %v", i, parallelism, tune, err)
 				}
