@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -51,6 +52,18 @@ type Repeated struct {
 	Kind string `json:"kind"`
 	Name string `json:"name,omitempty"`
 	Once bool   `json:"once,omitempty"` // it was declared to never happen twice
+	// Unknown is set if Once is, and the record has no outcome of it: it may have happened, or a person said that it did.
+	Unknown bool `json:"unknown,omitempty"`
+}
+
+// A RepeatError reports that a fork would do again what must never happen twice and may have happened.
+type RepeatError struct {
+	Run    string
+	Effect Repeated
+}
+
+func (e *RepeatError) Error() string {
+	return fmt.Sprintf("run %s: %q (%s) of task %s must never happen twice, its outcome is not recorded, and to go on would do it again", e.Run, e.Effect.Name, e.Effect.Kind, e.Effect.Path)
 }
 
 // Fork creates a new run that shares another run's history up to one of its records, or with Again everything that does not depend on these tasks. The
@@ -125,7 +138,7 @@ func (e *Engine) forkable(ctx context.Context, id string) (runlog.RunStarted, gr
 
 // ForkFailed forks a Partial run: the fork has the results of the parent, except those of the tasks
 // that failed and of all that depends on them. Resume executes it. A *PointError names another run
-// if [Engine.Failed] does.
+// if [Engine.Failed] does. ForkFailed returns a *RepeatError rather than repeat an effect that is Unknown; Fork with Again repeats it.
 func (e *Engine) ForkFailed(ctx context.Context, id string) (*Fork, error) {
 	in, tasks, err := e.Failed(ctx, id)
 	if err != nil {
@@ -133,6 +146,15 @@ func (e *Engine) ForkFailed(ctx context.Context, id string) (*Fork, error) {
 	}
 	if in != id {
 		return nil, noPoint("run %s began after task %s had failed: fork run %s from %s", id, tasks[0], in, tasks[0])
+	}
+	seen, err := e.Fork(ctx, id, 0, &ForkOptions{Again: tasks, Preview: true})
+	if err != nil {
+		return nil, err
+	}
+	for i := range seen.Repeats {
+		if seen.Repeats[i].Unknown {
+			return nil, &RepeatError{id, seen.Repeats[i]}
+		}
 	}
 	return e.Fork(ctx, id, 0, &ForkOptions{Again: tasks})
 }
@@ -365,12 +387,16 @@ func (e *Engine) repeats(ctx context.Context, f *Fork, at uint64, forked *graph.
 			if _, twice := found[k]; !twice {
 				order = append(order, k)
 			}
-			found[k] = Repeated{Path: r.Path, Key: d.Key, Kind: d.Kind, Name: d.Name, Once: d.Once}
+			found[k] = Repeated{Path: r.Path, Key: d.Key, Kind: d.Kind, Name: d.Name, Once: d.Once, Unknown: d.Once}
 			delete(settled, k)
 		case runlog.KindSettled:
 			var d runlog.Settled
 			if err := json.Unmarshal(r.Data, &d); err != nil {
 				return err
+			}
+			if x, ok := found[effect{r.Path, d.Key}]; ok {
+				x.Unknown = false
+				found[effect{r.Path, d.Key}] = x
 			}
 			if has && d.Error == "" && (!edited || forked.Partial()) {
 				settled[effect{r.Path, d.Key}] = true

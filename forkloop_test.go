@@ -13,6 +13,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -84,5 +85,54 @@ func TestForkFailedWithinALoop(t *testing.T) {
 	}
 	if string(out.Output) != `{"words":["500","more"]}` {
 		t.Errorf("%s", out.Output)
+	}
+}
+
+// What may have happened and must not happen twice is not done again because a partial run is resumed. An explicit fork does it.
+func TestForkFailedOnce(t *testing.T) {
+	store, done := runlogtest.NewMortal(), 0
+	g := graph.New("pay", merge)
+	g.AddNode(graph.Node[facts, facts]{Name: "pay", OnError: graph.Skip, Run: func(ctx context.Context, _ *graph.Task, _ facts) (facts, error) {
+		paid, err := graph.Once(ctx, "charge", func(context.Context, string) (string, error) {
+			if done++; done == 1 {
+				store.Die()
+			}
+			return "paid", nil
+		})
+		return facts{[]string{paid}}, err
+	}})
+	g.Edge(graph.Start, "pay")
+	g.Edge("pay", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := workflow.New("pay", "", flow, func(struct{}) (facts, error) { return facts{}, nil }, func(s facts) (facts, error) { return s, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine(t, store, w)
+	run, err := e.Start(t.Context(), "pay", json.RawMessage(`{}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = run.Wait(t.Context())
+	store.Revive()
+	e = engine(t, store, w)
+	q := ends(t, resume(t, e, run.ID(), nil), runlog.Paused).Open[0]
+	if err := e.Answer(t.Context(), run.ID(), q.Path, &runlog.Answer{Key: q.Key, Value: json.RawMessage(fmt.Sprintf("%q", runlog.UnknownHappened)), By: "person"}); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, resume(t, e, run.ID(), nil), runlog.Partial)
+	var twice *superstep.RepeatError
+	if _, err := e.ForkFailed(t.Context(), run.ID()); !errors.As(err, &twice) || twice.Effect.Path != "pay" || done != 1 {
+		t.Fatalf("%v, done %d times", err, done)
+	}
+	fork, err := e.Fork(t.Context(), run.ID(), 0, &superstep.ForkOptions{Again: []string{"pay"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ends(t, resume(t, e, fork.ID, nil), runlog.Completed); done != 2 {
+		t.Errorf("done %d times", done)
 	}
 }

@@ -167,6 +167,9 @@ func redoRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.
 			err = usage(none.Error(), "do it again there: "+a.hint(next...))
 		}
 	}
+	if twice, ok := errors.AsType[*superstep.RepeatError](err); ok {
+		err = usage(err.Error(), "if it did not happen, or may again: "+a.hint("runs", "fork", info.ID, "--from", twice.Effect.Path))
+	}
 	if err == nil {
 		err = before(fork.ID)
 	}

@@ -328,6 +328,8 @@ func (q *Question) Answers() []string {
 	switch {
 	case len(q.Options) == 0, agent.Permission(asked): // nobody is to allow a call by copying a line
 		return []string{"VALUE"}
+	case asked.Kind == runlog.QuestionUnknown: // nor to do a thing twice
+		return q.Options
 	case !question.Gated(asked):
 		return q.Options[:1]
 	}
