@@ -31,6 +31,9 @@ func newStartPane(t *Terminal) *startPane {
 func (p *startPane) title() string { return "START" }
 
 func (p *startPane) hints() string {
+	if c := p.t.catalog; c != nil && c.Model == "" { // a letter is a key here
+		return "↑↓ · Enter open · i inbox · r runs · Tab to type · ? keys · ^D leave"
+	}
 	return "↑↓ · Enter open · i inbox · r runs · Tab or any message to chat · ? keys · ^D leave"
 }
 
