@@ -6,6 +6,7 @@ import (
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
+	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -29,6 +30,8 @@ func explainLacking(a *app, w *workflow.Workflow, err error) error {
 	}
 	out.Next = slices.DeleteFunc(out.Next, func(s string) bool { return strings.Contains(s, "--model "+host.Offline) })
 	switch {
+	case !needs && slices.ContainsFunc(a.opt.Args, func(arg string) bool { return strings.HasPrefix(arg, "--"+detach.Hidden) }): // which nobody typed
+		out.Next = append(out.Next, "or try it: "+a.hint("run", w.Name, "--model", host.Offline))
 	case !needs:
 		out.Next = append(out.Next, "or try it now: "+a.program()+" "+arguments.Retype(a.opt.Args, "--model", host.Offline))
 	case hasResearch(a):

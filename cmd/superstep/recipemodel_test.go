@@ -205,3 +205,19 @@ func TestListingSaysWhatNeedsAModel(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// A process of its own for a run has flags that nobody typed: no error suggests to type them.
+func TestNobodyTypesDetached(t *testing.T) {
+	h := newHousehold(t)
+	plant(t, h.dir, map[string]string{"talks.yaml": "name: talks\nsteps:\n  - {id: a, subagent: researcher, prompt: Say hello}\n"})
+	for _, hidden := range []bool{false, true} {
+		args := []string{"run", "talks.yaml"}
+		if hidden {
+			args = append(args, "--detached="+filepath.Join(h.home, "begun"))
+		}
+		code, _, stderr := h.run(t, args...)
+		if code != cli.ExitNoModel || !strings.Contains(stderr, "--model offline") || strings.Contains(stderr, "--detached") {
+			t.Errorf("exit code %d\n%s", code, stderr)
+		}
+	}
+}
