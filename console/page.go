@@ -23,6 +23,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/draw"
+	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/transcript"
@@ -230,7 +231,7 @@ func statusOf(err error) int {
 	case errors.As(err, new(*journal.AnsweredError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*runlog.BusyError)),
 		errors.As(err, new(*superstep.ConflictError)):
 		return http.StatusConflict
-	case errors.As(err, new(*superstep.PointError)), errors.As(err, new(*graph.InsideError)):
+	case errors.As(err, new(*superstep.PointError)), errors.As(err, new(*graph.InsideError)), errors.As(err, new(*detach.EndedError)):
 		return http.StatusUnprocessableEntity
 	}
 	return http.StatusInternalServerError
