@@ -184,7 +184,7 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 		return dir
 	})
 	if ended, ok := errors.AsType[*detach.EndedError](err); ok {
-		return "", errors.New(cmp.Or(strings.TrimPrefix(clean.Text(ended.Output), "error: "), ended.Error()))
+		return "", &Error{Exit: max(ended.Exit, ExitFailed), Message: cmp.Or(strings.TrimPrefix(clean.Text(ended.Output), "error: "), ended.Error()), Err: err}
 	}
 	if err != nil {
 		return "", err
