@@ -375,6 +375,26 @@ func TestResourcesHostile(t *testing.T) {
 	}
 }
 
+// A list is bounded in bytes, not only in entries and pages.
+func TestListBytes(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 6<<20)
+	for name, page := range map[string]func(n int) ([]string, string){
+		"entries": func(n int) ([]string, string) { return []string{large}, fmt.Sprint(n) },
+		"cursors": func(n int) ([]string, string) { return nil, large + fmt.Sprint(n) },
+	} {
+		n := 0
+		err := mcp.Pages(func(string) ([]string, string, error) {
+			n++
+			page, next := page(n)
+			return page, next, nil
+		})
+		if n != 3 || err == nil || err.Error() != "has a list of more than 16 MiB" {
+			t.Errorf("%s: %d pages, %v", name, n, err)
+		}
+	}
+}
+
 // A server's prompts are listed, and their text is made of arguments in order or by name.
 func TestPrompts(t *testing.T) {
 	t.Parallel()
