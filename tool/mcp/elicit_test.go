@@ -452,3 +452,47 @@ func TestChangedServerIsNotHeard(t *testing.T) {
 		t.Errorf("prompts %+v, %v", list, err)
 	}
 }
+
+// Secrets of a server's configuration do not come back in what it gives; other values do.
+func TestEchoedSecrets(t *testing.T) {
+	t.Parallel()
+	const said = "Bearer canary-token-1 literal-99 https://a.example/b"
+	f := sdk.NewServer(&sdk.Implementation{Name: "echo", Version: "1"}, nil)
+	for _, name := range []string{"good", "bad"} {
+		f.AddTool(&sdk.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return &sdk.CallToolResult{IsError: name == "bad", Content: []sdk.Content{&sdk.TextContent{Text: said}}}, nil
+		})
+	}
+	f.AddTool(&sdk.Tool{Name: "structured", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{StructuredContent: map[string]any{"said": said}}, nil
+	})
+	f.AddResource(&sdk.Resource{URI: "note://1", Name: said}, func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: "note://1", Text: said}}}, nil
+	})
+	f.AddPrompt(&sdk.Prompt{Name: "p"}, func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+		return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: said}}}}, nil
+	})
+	s := served(t, f, false)
+	s.Headers["X-Api-Key"], s.Headers["X-Base"] = "literal-99", "https://a.example/b"
+	o, _ := options(t)
+	g := mcp.ConnectAll(t.Context(), []*mcp.Server{s}, o)
+	t.Cleanup(g.Close)
+	tools := set(t, g.Conns()[0])
+	got := map[string]string{}
+	for _, name := range []string{"good", "bad", "structured", "resources"} {
+		got[name] = call(t, tools, "mcp__net__"+name, `{}`).Text
+	}
+	got["resource"] = call(t, tools, "mcp__net__resources", `{"uri":"note://1"}`).Text
+	prompts, err := g.Prompts(t.Context())
+	if err != nil || len(prompts) != 1 {
+		t.Fatalf("%v, %+v", err, prompts)
+	}
+	if got["prompt"], err = prompts[0].Text(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for name, text := range got {
+		if strings.Contains(text, "canary") || strings.Contains(text, "literal-99") || !strings.Contains(text, "[hidden] [hidden] https://a.example/b") {
+			t.Errorf("%s gave %q", name, text)
+		}
+	}
+}
