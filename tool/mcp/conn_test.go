@@ -635,9 +635,11 @@ func TestSamplingIsRefused(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	o, _ := options(t)
-	o.Environ = append(o.Environ, "AWS_SECRET_ACCESS_KEY=canary", "SECRET=from outside", "LANG=C")
-	r := call(t, set(t, connect(t, server(t, "env"), o)), "mcp__bad__do", `{}`)
-	if strings.Contains(r.Text, "canary") || !strings.Contains(r.Text, "SECRET=from outside") || !strings.Contains(r.Text, "LANG=C") {
+	o.Environ = append(o.Environ, "AWS_SECRET_ACCESS_KEY=canary", "SECRET=not to be seen", "FOLDER=from outside", "LANG=C")
+	s := server(t, "env")
+	s.Env["FOLDER"] = "${FOLDER}"
+	r := call(t, set(t, connect(t, s, o)), "mcp__bad__do", `{}`)
+	if strings.Contains(r.Text, "canary") || !strings.Contains(r.Text, "SECRET=[hidden]") || !strings.Contains(r.Text, "FOLDER=from outside") || !strings.Contains(r.Text, "LANG=C") {
 		t.Error(r.Text)
 	}
 }
