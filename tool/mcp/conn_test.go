@@ -632,6 +632,17 @@ func TestSamplingIsRefused(t *testing.T) {
 	}
 }
 
+// A server whose requests nobody could answer any more is ended.
+func TestOpenRequests(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t)
+	o.CallTimeout = 5 * time.Second
+	r := call(t, set(t, connect(t, server(t, "pings"), o)), "mcp__bad__do", `{}`)
+	if !r.Error || !strings.Contains(r.Text, "has more than 64 requests open at once") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	o, _ := options(t)
