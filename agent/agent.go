@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -343,6 +344,11 @@ func (r *run) saw(names ...string) {
 func (r *run) add(m model.Message) {
 	if r.added++; m.ID == "" {
 		m.ID = fmt.Sprintf("%s/%smessage-%d", r.idRoot, r.prefix, r.added)
+	}
+	if m.Role == model.User {
+		if name := toolnames.PromptOf(m.Text()); name != "" { // a server wrote it, not the user who sent it
+			r.saw(name)
+		}
 	}
 	r.out.Messages = append(r.out.Messages, m)
 	r.used += size(m) / bytesPerToken

@@ -31,7 +31,7 @@ func answering(t *testing.T, j *journal.Journal, answers ...[2]string) (asked fu
 				}
 				a := answers[len(got)]
 				got = append(got, q.Text)
-				if q.Text != a[0] || q.Path != "work/form[1.1]" || q.Kind != runlog.QuestionForm {
+				if q.Text != a[0] || q.Path != "work/form[1.1]" || q.Kind != runlog.QuestionForm || !journal.AskedDuring(&q) {
 					t.Errorf("asked %+v, want %q", q, a[0])
 				}
 				if err := j.Answer(t.Context(), q.Path, &runlog.Answer{Key: q.Key, Value: json.RawMessage(a[1]), Denied: a[1] == "", By: "person"}); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -756,6 +757,33 @@ func TestGateOfImportedRun(t *testing.T) {
 		}
 		if err := j.Close(t.Context()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// The prompt of a server that a user sends counts as what a tool gave, also when the conversation goes on.
+func TestServerPromptIsSeen(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string][]string{"mcp__s__p: Send it all.": {"mcp__s__p", "put"}, "mcp__s__p sends": {"put"}, "bash: ls": {"put"}, "mcp__s p: x": {"put"}} {
+		for _, w := range []*agent.Work{{Prompt: said}, {Messages: []model.Message{model.UserText(said)}}, {Prompt: "x", Messages: []model.Message{model.UserText(said)}}} {
+			var seen []string
+			put, err := tool.NewRaw("put", "puts", func(_ context.Context, c *tool.Call, _ words) (string, error) {
+				seen = c.Seen
+				return "", nil
+			}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set, err := tool.NewSet(put)
+			if err != nil {
+				t.Fatal(err)
+			}
+			handle, _ := script(calls(call("put", "a")), modeltest.Text("ok"))
+			m, _ := talk(t, handle)
+			out, err := (&agent.Agent{Name: "tester", Prompt: "p", Model: m, Tools: set}).Run(t.Context(), nil, w)
+			if err != nil || !slices.Equal(out.Seen, want) || !slices.Equal(seen, want[:len(want)-1]) {
+				t.Errorf("%q: the call is after %q, the end after %q, error %v", said, seen, out.Seen, err)
+			}
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // A server at localhost answers those who ask it by that name, and no other one.
@@ -67,5 +69,23 @@ func TestServePortInUse(t *testing.T) {
 	var e *Error
 	if !errors.As(err, &e) || !strings.Contains(e.Message, l.Addr().String()) || !strings.Contains(strings.Join(e.Next, ""), "--http 127.0.0.1:0") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A model answers what a workflow asks, but not what an MCP server asks the user during a call.
+func TestByModel(t *testing.T) {
+	t.Parallel()
+	info := &runlog.Info{ID: "mcp-1", Status: runlog.Running}
+	for key, want := range map[string]bool{"form": true, "during/ab-1": false, "during/ab-1/here-x": false} {
+		data, err := json.Marshal(&runlog.Question{Key: key, Kind: runlog.QuestionForm, Text: "x", Schema: json.RawMessage(`{"type":"object"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := new(transcript.Run)
+		run.Apply(runlog.Record{Seq: 1, Kind: runlog.KindRunStarted, Data: json.RawMessage(`{"workflow":"w"}`)})
+		run.Apply(runlog.Record{Seq: 2, Kind: runlog.KindAsked, Path: "work", Data: data})
+		if open := asked(info, run); len(open) != 1 || byModel(&open[0]) != want {
+			t.Errorf("%s: %+v, want %v", key, open, want)
+		}
 	}
 }

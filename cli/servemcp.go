@@ -310,8 +310,11 @@ type servedQuestion struct {
 	Command  string              `json:"command"` // by which a person answers
 }
 
-// byModel reports whether a model may answer a question.
+// byModel reports whether a model may answer a question. What a server or another program asks the user in the middle of a call is for the user.
 func byModel(q *tui.Question) bool {
+	if journal.AskedDuring(&q.Asked) {
+		return false
+	}
 	kind := question.Kind(&q.Asked)
 	return kind == runlog.QuestionAsk || kind == runlog.QuestionForm || kind == runlog.QuestionGate
 }
@@ -547,7 +550,11 @@ func (s *serving) reply(ctx context.Context, req *sdk.CallToolRequest, e *supers
 	case q == nil || g.Question == "" && len(names) > 1:
 		return nil, fmt.Errorf("run %s: name the question; open are: %s", info.ID, strings.Join(names, ", "))
 	case !byModel(q):
-		return nil, fmt.Errorf("%s is a question of kind %s, which a person has to answer, not a model: %s %s", q.Address, question.Kind(&q.Asked), s.answer, info.ID)
+		kind := string(question.Kind(&q.Asked))
+		if journal.AskedDuring(&q.Asked) {
+			kind += " to the user, asked during a call"
+		}
+		return nil, fmt.Errorf("%s is a question of kind %s, which a person has to answer, not a model: %s %s", q.Address, kind, s.answer, info.ID)
 	}
 	value := g.Answer
 	if text := ""; q.Asked.Fits(value) != nil && json.Unmarshal(value, &text) == nil {

@@ -589,7 +589,8 @@ func (s *Session) prompt(d *definition.Definition, tools *tool.Set) string {
 }
 
 // Prompt returns the text of the named prompt of an MCP server, with arguments in order or as name=value. If name is "", it lists the prompts of all usable
-// servers, a line each. It starts the servers that it asks, and ends them.
+// servers, a line each. It starts the servers that it asks, and ends them. The text begins with the name: an agent that is sent such a message knows by it
+// that a server wrote the rest, as in the result of a call.
 func (h *Host) Prompt(ctx context.Context, name string, args ...string) (text string, err error) {
 	p, err := h.project()
 	if err != nil {
@@ -610,8 +611,8 @@ func (h *Host) Prompt(ctx context.Context, name string, args ...string) (text st
 	var names, lines []string
 	for i := range list {
 		if list[i].Name == name {
-			if text, err = list[i].Text(ctx, args...); err == nil && strings.ContainsAny(text[:1], "@/!") { // which mean something at the start of what is typed
-				text = name + ": " + text
+			if text, err = list[i].Text(ctx, args...); err == nil {
+				text = toolnames.Prompt(name, text) // so it cannot begin with what means something there, and taints the conversation
 			}
 			return text, err
 		}

@@ -334,6 +334,9 @@ func (s *Scope) Withdraw(ctx context.Context, by string, keys ...string) error {
 // during begins the keys of questions that an effect asks while it runs, see Asker. No other question has such a key.
 const during = "during/"
 
+// AskedDuring reports whether an effect asked the question while it ran, see [Scope.Asker]. Its words may be those of a stranger, such as an MCP server.
+func AskedDuring(q *runlog.Question) bool { return strings.HasPrefix(q.Key, during) }
+
 // byInterruption is the recorded author of the denial of such a question whose effect was stopped, or did not survive a crash.
 const byInterruption = "interruption"
 

@@ -95,7 +95,7 @@ func TestServerPrompt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, arg, want string }{
-		{"", "", "/mcp__asking__plan TRIP  Plans"}, {"mcp__asking__plan", "to Rome", "to Rome"}, {"mcp__asking__plan", "@linter go", "mcp__asking__plan: @linter go"},
+		{"", "", "/mcp__asking__plan TRIP  Plans"}, {"mcp__asking__plan", "to Rome", "mcp__asking__plan: to Rome"}, {"mcp__asking__plan", "@linter go", "mcp__asking__plan: @linter go"},
 		{"mcp__asking__plan", "", "mcp__asking__plan needs trip: mcp__asking__plan TRIP"}, {"mcp__asking__plam", "x", `did you mean "mcp__asking__plan"`}, {"mcp__none__x", "", "no usable MCP server has a prompt"},
 	} {
 		text, err := h.Prompt(t.Context(), c.name, strings.Split(c.arg, "|")[:min(1, len(c.arg))]...)

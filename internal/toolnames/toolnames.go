@@ -32,6 +32,18 @@ func Valid(name string) bool {
 	return len(name) >= 1 && len(name) <= 64
 }
 
+// Prompt returns the text of a prompt of an MCP server as it is sent: behind its name, by which PromptOf knows it again.
+func Prompt(name, text string) string { return name + ": " + text }
+
+// PromptOf returns the name of the prompt that a message of a user is the text of, "" if it is none.
+func PromptOf(message string) string {
+	name, _, ok := strings.Cut(message[:min(len(message), 70)], ": ")
+	if !ok || !strings.HasPrefix(name, "mcp__") || !Valid(name) {
+		return ""
+	}
+	return name
+}
+
 // Common returns frequent names as other programs write them, for suggestions.
 func Common() []string {
 	return []string{"Read", "Write", "Edit", "MultiEdit", "LS", "Glob", "Grep", "Bash", "WebFetch", "WebSearch", "Task", "TodoWrite", "Skill"}

@@ -39,7 +39,7 @@ type conn struct {
 
 type state struct {
 	s        *session // nil if there is none
-	secrets  []string
+	secrets  []hidden
 	stale    bool   // the list changed and was not read yet
 	offered  *offer // what the server says now
 	agreed   *offer // what was approved
@@ -118,7 +118,7 @@ func (c *conn) dial(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, c.fail(nil, phaseConfig, err)
 	}
-	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	slices.SortFunc(secrets, func(a, b hidden) int { return cmp.Compare(len(b.value), len(a.value)) })
 	c.change(func(now *state) { now.secrets = secrets })
 	s, err := c.open(ctx, full, handshake)
 	if failed, ok := errors.AsType[*Error](err); ok && failed.Phase == phaseInit && failed.answered && ctx.Err() == nil {
@@ -129,11 +129,20 @@ func (c *conn) dial(ctx context.Context) (*session, error) {
 	return s, err
 }
 
-// redact removes the values of variables from a text.
+// redact removes the values of variables from a text for users.
 func (c *conn) redact(text string) string {
+	return c.without(text, func(hidden) bool { return true })
+}
+
+// hide removes secrets from a text for models. Other values, such as folders and addresses, stay: models work with them.
+func (c *conn) hide(text string) string {
+	return c.without(text, func(h hidden) bool { return h.always })
+}
+
+func (c *conn) without(text string, remove func(hidden) bool) string {
 	for _, s := range c.snapshot().secrets {
-		if len(s) >= 8 { // shorter ones are words like true
-			text = strings.ReplaceAll(text, s, "[hidden]")
+		if len(s.value) >= 8 && remove(s) { // shorter ones are words like true
+			text = strings.ReplaceAll(text, s.value, "[hidden]")
 		}
 	}
 	return text
@@ -329,6 +338,7 @@ func (c *conn) once(ctx context.Context, sent *attempt, s *session, name string,
 		c.change(func(now *state) { now.failures = 0 })
 		text, err := render(res)
 		if err != nil {
+			err = errors.New(c.hide(err.Error()))
 			if missing := c.missing(s, err.Error(), false); missing != "" {
 				err = fmt.Errorf("%w\n[%s]", err, missing)
 			}
@@ -337,7 +347,7 @@ func (c *conn) once(ctx context.Context, sent *attempt, s *session, name string,
 		if missing := c.missing(s, "done", false); missing != "" {
 			c.o.Warn(c.server.Name, missing)
 		}
-		return text, nil
+		return c.hide(text), nil
 	}
 	var rpc *jsonrpc.Error
 	isRPC := errors.As(err, &rpc) && rpc.Message != rejected

@@ -632,12 +632,25 @@ func TestSamplingIsRefused(t *testing.T) {
 	}
 }
 
+// A server whose requests nobody could answer any more is ended.
+func TestOpenRequests(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t)
+	o.CallTimeout = 5 * time.Second
+	r := call(t, set(t, connect(t, server(t, "pings"), o)), "mcp__bad__do", `{}`)
+	if !r.Error || !strings.Contains(r.Text, "has more than 64 requests open at once") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	o, _ := options(t)
-	o.Environ = append(o.Environ, "AWS_SECRET_ACCESS_KEY=canary", "SECRET=from outside", "LANG=C")
-	r := call(t, set(t, connect(t, server(t, "env"), o)), "mcp__bad__do", `{}`)
-	if strings.Contains(r.Text, "canary") || !strings.Contains(r.Text, "SECRET=from outside") || !strings.Contains(r.Text, "LANG=C") {
+	o.Environ = append(o.Environ, "AWS_SECRET_ACCESS_KEY=canary", "SECRET=not to be seen", "FOLDER=from outside", "LANG=C")
+	s := server(t, "env")
+	s.Env["FOLDER"] = "${FOLDER}"
+	r := call(t, set(t, connect(t, s, o)), "mcp__bad__do", `{}`)
+	if strings.Contains(r.Text, "canary") || !strings.Contains(r.Text, "SECRET=[hidden]") || !strings.Contains(r.Text, "FOLDER=from outside") || !strings.Contains(r.Text, "LANG=C") {
 		t.Error(r.Text)
 	}
 }

@@ -23,8 +23,10 @@ import (
 // The limits of what a server asks the user.
 const (
 	maxQuestions = 16       // of one call
+	maxAsked     = 64 << 10 // bytes of a question with its form
 	maxQuestion  = 4 << 10  // bytes of the text
 	maxLines     = 40       // of the text
+	maxColumns   = 70       // of a line of it
 	maxFields    = 20       // of a form
 	maxChoices   = 100      // of a field
 	maxChoice    = 100      // bytes of each
@@ -38,10 +40,10 @@ type flight struct {
 	call *tool.Call
 	ctx  context.Context // of the call
 
-	turn      sync.Mutex // held while a question is open: the next one waits
-	questions int        // guarded by turn
+	turn sync.Mutex // held while a question is open: the next one waits
 
 	mu             sync.Mutex
+	questions      int
 	limit, idle    *time.Timer
 	left           time.Duration // until limit, as of since
 	since          time.Time
@@ -113,15 +115,30 @@ func (s *session) only() (*flight, error) {
 	return nil, errors.New("no call is in progress, and a server may ask the user within a call only")
 }
 
+// count counts a question, and refuses one too many or too large before it waits for its turn.
+func (f *flight) count(p *sdk.ElicitParams) error {
+	f.mu.Lock()
+	f.questions++
+	n := f.questions
+	f.mu.Unlock()
+	if n > maxQuestions {
+		return fmt.Errorf("one call may ask %d times", maxQuestions)
+	}
+	if b, err := json.Marshal(p); err != nil || len(b) > maxAsked {
+		return fmt.Errorf("with its form it has more than %d KiB", maxAsked>>10)
+	}
+	return nil
+}
+
 // elicit puts a question of a server to the user. An error refuses the question.
 func (c *conn) elicit(ctx context.Context, f *flight, p *sdk.ElicitParams) (*sdk.ElicitResult, error) {
+	if err := f.count(p); err != nil {
+		return nil, err
+	}
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	if f.ctx.Err() != nil {
 		return nil, errors.New("the call is over")
-	}
-	if f.questions++; f.questions > maxQuestions {
-		return nil, fmt.Errorf("one call may ask %d times", maxQuestions)
 	}
 	if p.URL != "" || p.Mode == "url" {
 		return nil, errors.New("it wants the user to open a page, which is not supported; a form is")
@@ -155,12 +172,63 @@ func (c *conn) elicit(ctx context.Context, f *flight, p *sdk.ElicitParams) (*sdk
 
 // asked returns the text of a question, in which the server's own words cannot be taken for ours.
 func (c *conn) asked(f *flight, message string) string {
-	lines := strings.Split(clean.Clip(clean.Text(clean.Clip(c.redact(message), 4*maxQuestion)), maxQuestion), "\n")
+	lines := folded(clean.Clip(clean.Text(clean.Clip(c.redact(message), 4*maxQuestion)), maxQuestion))
 	if len(lines) > maxLines {
 		lines = append(lines[:maxLines], "…")
 	}
 	return fmt.Sprintf("MCP server %s asks, while %s runs. These are its words; give it no password or other secret.\n\n> %s",
-		c.server.Name, oneLine(f.tool, 64), strings.Join(lines, "\n> "))
+		c.server.Name, c.named(f.tool), strings.Join(lines, "\n> "))
+}
+
+// named returns our name for a tool of the server.
+func (c *conn) named(own string) string {
+	if offered := c.snapshot().offered; offered != nil {
+		for _, d := range offered.list {
+			if d.summary.Name == own && d.tool != nil {
+				return d.tool.Name
+			}
+		}
+	}
+	return toolName(c.server.Name, own, false)
+}
+
+// folded returns the lines of a text, broken so that a terminal does not break them, with single spaces between words.
+func folded(text string) []string {
+	var out []string
+	for line := range strings.SplitSeq(text, "\n") {
+		var b strings.Builder
+		wide := 0
+		for _, word := range strings.Fields(line) {
+			if n := columns(word); wide > 0 && wide+1+n > maxColumns {
+				out, wide = append(out, b.String()), 0
+				b.Reset()
+			} else if wide > 0 {
+				b.WriteByte(' ')
+				wide++
+			}
+			for _, r := range word {
+				n := columns(string(r))
+				if wide+n > maxColumns {
+					out, wide = append(out, b.String()), 0
+					b.Reset()
+				}
+				b.WriteRune(r)
+				wide += n
+			}
+		}
+		out = append(out, b.String())
+	}
+	return out
+}
+
+// columns returns how many columns a text takes at most.
+func columns(text string) (n int) {
+	for _, r := range text {
+		if n++; r >= 0x1100 { // from here on there are characters of two columns
+			n++
+		}
+	}
+	return n
 }
 
 // respond answers the questions in a result; a call with the answers follows.

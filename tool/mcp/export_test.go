@@ -41,3 +41,9 @@ func (o *ServeOptions) ProgressEvery(d time.Duration) { o.progress = d }
 
 // Conns are the connections of a group.
 func (g *Group) Conns() []*Conn { return g.conns }
+
+// Pages reads a list of texts.
+func Pages(get func(cursor string) ([]string, string, error)) error {
+	_, _, err := pages(maxTools, get)
+	return err
+}

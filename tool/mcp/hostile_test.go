@@ -249,6 +249,11 @@ func (h *hostile) call(r request) {
 		a := h.read()
 		h.reply(r, text(string(a.Error)))
 		return
+	case "pings":
+		for i := range 500 { // whose answers it does not read, and fill the pipe
+			say(`{"jsonrpc":"2.0","id":"%s%d","method":"ping"}`, strings.Repeat("x", 4<<10), i)
+		}
+		h.read()
 	case "elicits":
 		var got []string
 		for i := range max(1, len(os.Getenv("TIMES"))*10) {

@@ -30,6 +30,7 @@ const (
 	maxMessage      = 10 << 20 // bytes of one message
 	maxTools        = 1000     // of one server
 	maxPages        = 200      // of one list
+	maxList         = 16 << 20 // bytes of one list
 	maxDescription  = 8 << 10
 	maxInstructions = 16 << 10
 	maxStderr       = 4 << 10 // that are kept

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -84,14 +85,21 @@ func (c *conn) list(ctx context.Context, s *session) (*offer, error) {
 	return out, c.read(raw, out)
 }
 
-// pages reads all pages of a list, as long as it has at most so many entries.
+// pages reads all pages of a list, as long as it has at most so many entries, and maxList bytes.
 func pages[T any](most int, get func(cursor string) (page []T, next string, err error)) (all []T, whole bool, err error) {
 	seen := map[string]bool{}
-	cursor := ""
+	cursor, size := "", 0
 	for n := 0; ; n++ {
 		page, next, err := get(cursor)
 		if err != nil {
 			return nil, false, err
+		}
+		b, err := json.Marshal(page)
+		if err != nil {
+			return nil, false, err
+		}
+		if size += len(b) + len(next); size > maxList {
+			return nil, false, &wireError{what: fmt.Sprintf("has a list of more than %d MiB", maxList>>20), fix: "have it offer less"}
 		}
 		all, cursor = append(all, page...), next
 		switch {

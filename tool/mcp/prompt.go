@@ -119,14 +119,14 @@ func (p *Prompt) Text(ctx context.Context, args ...string) (string, error) {
 	for _, m := range res.Messages {
 		text, err := render(&sdk.CallToolResult{Content: []sdk.Content{m.Content}})
 		if err != nil {
-			return "", err
+			return "", errors.New(c.hide(err.Error()))
 		}
 		if m.Role == "assistant" {
 			text = "(assistant) " + text
 		}
 		parts = append(parts, text)
 	}
-	text := clean.Text(strings.Join(parts, "\n\n"))
+	text := c.hide(clean.Text(strings.Join(parts, "\n\n")))
 	switch {
 	case strings.TrimSpace(text) == "":
 		return "", fmt.Errorf("the prompt %s is empty", p.Name)

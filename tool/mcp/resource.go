@@ -63,7 +63,7 @@ func (c *conn) reader(now *state) *tool.Tool {
 				out.Tool = resources
 				return "", out
 			}
-			return text, nil
+			return c.hide(text), nil
 		},
 	}
 }

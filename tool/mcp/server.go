@@ -231,9 +231,15 @@ type unsetError []string
 
 func (e unsetError) Error() string { return "needs the variables " + strings.Join(e, ", ") }
 
+// A hidden is a value of a configuration that must not be shown to users.
+type hidden struct {
+	value  string
+	always bool // nor to models, because it is a secret by its name or its shape
+}
+
 // expand replaces the references in a server's configuration. The secrets are the inserted and the
-// literal values, which must not be shown.
-func (s *Server) expand(project string, env func(string) (string, bool)) (out *Server, secrets []string, err error) {
+// literal values.
+func (s *Server) expand(project string, env func(string) (string, bool)) (out *Server, secrets []hidden, err error) {
 	c := *s
 	var unset unsetError
 	text := func(in string) string {
@@ -249,7 +255,7 @@ func (s *Server) expand(project string, env func(string) (string, bool)) (out *S
 			value, ok := env(name)
 			switch {
 			case ok && (value != "" || !strings.Contains(ref, ":-")):
-				secrets = append(secrets, value)
+				secrets = append(secrets, hidden{value, secret(name, value)})
 				return value
 			case strings.Contains(ref, ":-"):
 				return def
@@ -264,7 +270,10 @@ func (s *Server) expand(project string, env func(string) (string, bool)) (out *S
 		out := make(Values, len(in))
 		for _, k := range slices.Sorted(maps.Keys(in)) {
 			out[k] = text(in[k])
-			secrets = append(append(secrets, out[k]), strings.Fields(out[k])...)
+			always := secret(k, out[k])
+			for _, value := range append(strings.Fields(out[k]), out[k]) {
+				secrets = append(secrets, hidden{value, always})
+			}
 		}
 		return out
 	}

@@ -30,7 +30,13 @@ type lines struct {
 	stop  func()        // ends the streams; may be called again
 	eof   chan struct{} // closed when nothing more is read
 	fault *faultOnce
+	open  atomic.Int32 // requests that were read and not answered
 }
+
+// maxOpen is how many requests of a server may wait for our answers at once.
+const maxOpen = 64
+
+var errTooMany = &wireError{what: fmt.Sprintf("has more than %d requests open at once", maxOpen), fix: "report it to whoever maintains the server"}
 
 // A faultOnce keeps the first error, which explains all later ones.
 type faultOnce struct{ first atomic.Pointer[wireError] }
@@ -70,6 +76,11 @@ func (l *lines) Read(context.Context) (jsonrpc.Message, error) {
 			l.fault.set(wire)
 			return nil, wire
 		}
+		if r, ok := msg.(*jsonrpc.Request); ok && r.IsCall() && l.open.Add(1) > maxOpen {
+			close(l.eof)
+			l.fault.set(errTooMany)
+			return nil, errTooMany
+		}
 		return msg, nil
 	}
 }
@@ -96,6 +107,9 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 // Write writes a message whole. If ctx ends in the middle of a message, the connection ends, since
 // the rest could not be parsed.
 func (l *lines) Write(ctx context.Context, msg jsonrpc.Message) error {
+	if _, ok := msg.(*jsonrpc.Response); ok {
+		defer l.open.Add(-1)
+	}
 	b, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
 		return err

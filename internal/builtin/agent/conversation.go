@@ -15,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/mail"
+	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -170,6 +171,9 @@ func continued(records iter.Seq2[runlog.Record, error], message string) (json.Ra
 	c.answer()
 	in.Prompt, in.Chat, in.Definition = message, true, nil
 	for _, m := range c.messages {
+		if name := toolnames.PromptOf(m.Text()); name != "" && m.Role == model.User && !slices.Contains(in.Seen, name) {
+			in.Seen = append(in.Seen, name)
+		}
 		for _, p := range m.Parts {
 			if p.Kind == model.Result && !slices.Contains(in.Seen, p.Call.Name) {
 				in.Seen = append(in.Seen, p.Call.Name)
