@@ -3,10 +3,12 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/evaluate"
+	"github.com/superstep-dev/superstep/internal/inside"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/signals"
@@ -28,6 +31,9 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
+
+// maxBaseline is how many bytes the results of an evaluation may have to be compared with.
+const maxBaseline = 64 << 20
 
 // judgeWorkflow is the built-in workflow that decides on checks in words.
 const judgeWorkflow = "judge-result"
@@ -72,9 +78,9 @@ The exit code is 1 if a case does not pass or a variant is significantly worse.`
 		if _, err := r.check(a); err != nil {
 			return err
 		}
-		for flag, n := range map[string]int{"--runs": ev.runs + 1, "--jobs": ev.jobs} {
-			if n < 1 {
-				return usage(flag + ": want a positive number")
+		for flag, n := range map[string]int{"runs": ev.runs, "jobs": ev.jobs} {
+			if n < 1 && f.Changed(flag) {
+				return usage("--" + flag + ": want a positive number")
 			}
 		}
 		if !(ev.most >= 0) {
@@ -132,13 +138,19 @@ func (ev *evaluating) evaluate(ctx context.Context, path string) error {
 	}
 	var base *evaluate.Report
 	if ev.baseline != "" {
-		b, err := os.ReadFile(ev.baseline)
+		b, err := inside.ReadFile(ev.baseline, maxBaseline)
 		if err == nil {
 			err = json.Unmarshal(b, &base)
 		}
 		if err != nil || base == nil || len(base.Variants) == 0 {
+			to := ev.baseline
+			for n := 1; !missing(to); n++ { // what is there may be anything
+				if to = "baseline.json"; n > 1 {
+					to = fmt.Sprintf("baseline-%d.json", n)
+				}
+			}
 			return usage(fmt.Sprintf("--baseline: %s has no results of an evaluation: %v", ev.baseline, cmp.Or(err, errors.New("it has no variants"))),
-				"write them: "+ev.hint("eval", clean.Shell(path), "-o", "json", ">", clean.Shell(ev.baseline)))
+				"write them: "+ev.hint("eval", clean.Shell(path), "-o", "json", ">", clean.Shell(to)))
 		}
 	}
 	if err := ev.open(ctx); err != nil {
@@ -157,13 +169,19 @@ func (ev *evaluating) evaluate(ctx context.Context, path string) error {
 	return ev.report(r)
 }
 
+// missing reports whether nothing has the name.
+func missing(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // read reads the file, and applies the flags to it.
 func (ev *evaluating) read(path string) error {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(abs)
+	text, err := inside.ReadFile(abs, recipe.MaxBytes)
 	if err != nil {
 		return usage(fmt.Sprintf("cannot read the file: %v", err), "make one of a run: "+ev.hint("runs", "export", "@last", "--case", "--file", clean.Shell(path)))
 	}
@@ -178,7 +196,11 @@ func (ev *evaluating) read(path string) error {
 	file.Runs = cmp.Or(ev.runs, file.Runs)
 	for _, name := range ev.only {
 		if !slices.ContainsFunc(file.Cases, func(c recipe.Case) bool { return c.Name == name }) {
-			return usage(fmt.Sprintf("--case: %s has no case %q", file.File, name))
+			var names []string
+			for i := range file.Cases {
+				names = append(names, file.Cases[i].Name)
+			}
+			return usage(fmt.Sprintf("--case: %s has no case %q", file.File, name), "its cases: "+clean.Clip(strings.Join(names, ", "), 1000))
 		}
 	}
 	if len(ev.only) > 0 {
@@ -284,7 +306,7 @@ func (ev *evaluating) attempts(ctx context.Context, cells []evaluate.Cell) ([]*a
 		if len(problems) > 0 {
 			continue
 		}
-		at, err := ev.attempt(prepared[key], c.Name, v.Name, cell.Repetition)
+		at, err := ev.attempt(ctx, prepared[key], c.Name, v.Name, cell.Repetition)
 		if err != nil {
 			return nil, err
 		}
@@ -358,10 +380,21 @@ func (ev *evaluating) answerable(p *preparation, c *recipe.Case) error {
 	return checkAhead(ev.app, p.flow, p.inputs, answers)
 }
 
-// attempt returns a run, whose ID says all that it depends on.
-func (ev *evaluating) attempt(p *preparation, names ...any) (*attempt, error) {
+// attempt returns a run, whose ID says all that it depends on. It returns an error if a run of that ID is of a file, which says what it likes.
+func (ev *evaluating) attempt(ctx context.Context, p *preparation, names ...any) (*attempt, error) {
 	id, err := evaluate.ID(ev.prefix, ev.generation, p.flow.Name, p.model, p.definition, p.inputs, names)
-	return &attempt{subject: p.subject, inputs: p.inputs, id: id}, err
+	if err != nil {
+		return nil, err
+	}
+	origin, err := runlog.Origin(ctx, ev.store, id)
+	switch {
+	case errors.As(err, new(*runlog.NotFoundError)):
+	case err != nil:
+		return nil, err
+	case origin != nil:
+		return nil, usage(fmt.Sprintf("run %s was imported from a file, so it is no result of this evaluation", id), "remove it: "+ev.hint("runs", "rm", id), "run everything anew: --fresh")
+	}
+	return &attempt{subject: p.subject, inputs: p.inputs, id: id}, nil
 }
 
 // execute executes the runs, some at once, and returns what became of them.
@@ -504,6 +537,10 @@ func (ev *evaluating) result(ctx context.Context, at *attempt, c *recipe.Case) (
 			r.Why, r.Next = "the run waits for an answer: "+e.open[0].Headline(), []string{"answer ahead, in the file or by --answer; or " + ev.hint("runs", "answer", at.id)}
 		}
 	}
+	if e.status == runlog.Partial && r.Why == "" && !slices.ContainsFunc(c.Checks, func(k recipe.Criterion) bool { return k.LooksAt("status") }) {
+		r.Why = "the run completed in part: " + transcript.Line(strings.Join(lacking(e.run), "; "))
+		r.Next = []string{"run it anew: --fresh; or let it pass by a check of status"}
+	}
 	if r.Why != "" {
 		return r, nil, nil
 	}
@@ -542,7 +579,7 @@ func (ev *evaluating) judgement(ctx context.Context, at *attempt, k *recipe.Crit
 	if err != nil {
 		return nil, err
 	}
-	judge, err := ev.attempt(p, at.id)
+	judge, err := ev.attempt(ctx, p, at.id)
 	if err != nil {
 		return nil, err
 	}
@@ -620,7 +657,7 @@ func (ev *evaluating) report(r *evaluate.Report) error {
 	if ev.junit != "" {
 		b, err := r.JUnit()
 		if err == nil {
-			err = os.WriteFile(ev.junit, b, 0o666) //nolint:gosec // a report, for others to read
+			err = replaceFile(ev.junit, b)
 		}
 		if err != nil {
 			return &Error{Exit: ExitFailed, Code: "output", Message: fmt.Sprintf("cannot write the results: %v", err), Err: err}
@@ -652,6 +689,26 @@ func (ev *evaluating) report(r *evaluate.Report) error {
 		return nil
 	}
 	return failed
+}
+
+// replaceFile writes a file anew. It writes through no link, which an agent may have left.
+func replaceFile(path string, content []byte) error {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", path)
+	}
+	temporary := filepath.Join(filepath.Dir(path), ".write-"+rand.Text())
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) //nolint:gosec // a report, for others to read
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		_ = os.Remove(temporary)
+	}
+	return err
 }
 
 func (ev *evaluating) failures(v *evaluate.Variant, c *evaluate.Case) {

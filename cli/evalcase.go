@@ -14,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/evaluate"
+	"github.com/superstep-dev/superstep/internal/inside"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
@@ -50,7 +51,7 @@ func (a *app) exportCase(ctx context.Context, info *runlog.Info, file string) er
 	}
 	var text []byte
 	if file != "" {
-		if text, err = os.ReadFile(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if text, err = inside.ReadFile(file, recipe.MaxBytes); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return usage(fmt.Sprintf("cannot read the file: %v", err))
 		}
 	}

@@ -227,10 +227,20 @@ func (s *Space) try(ctx context.Context, e *entry) error {
 	if err := s.refresh(ctx); err != nil {
 		return err
 	}
-	if s.seq > 2*uint64(len(s.items))+wasted {
+	if s.seq > 2*s.living()+wasted {
 		_ = s.move(ctx, log) // the entry is written; the next write moves them
 	}
 	return nil
+}
+
+// living returns how many values have not expired.
+func (s *Space) living() (n uint64) {
+	for _, i := range s.items {
+		if s.alive(&i.Item) {
+			n++
+		}
+	}
+	return n
 }
 
 // wasted is how many records of a log may be of no use.

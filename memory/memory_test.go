@@ -133,6 +133,25 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// Values that have expired are no reason to keep their records.
+func TestExpiredGo(t *testing.T) {
+	now, store := time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC), runlog.NewMemory(nil)
+	s := space(t, store, "n", &memory.Options{Now: func() time.Time { return now }})
+	for n := range 300 {
+		if err := s.Put(t.Context(), fmt.Sprint("k", n), n, &memory.PutOptions{Expires: now.Add(time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now = now.Add(time.Hour)
+	if err := s.Put(t.Context(), "stays", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	infos, err := store.Runs(t.Context(), &runlog.Filter{Status: []runlog.Status{runlog.Importing}})
+	if items, ierr := s.Items(t.Context()); err != nil || ierr != nil || len(infos) != 1 || infos[0].Head > 2 || len(items) != 1 {
+		t.Errorf("there are %+v and %v, %v, %v", infos, items, err, ierr)
+	}
+}
+
 // A process writes at random, dies at one append after the other, and the next one repeats the write that was cut off, with its ID. Each write happens once.
 func TestCrashes(t *testing.T) {
 	moved := false
@@ -411,6 +430,8 @@ func TestTools(t *testing.T) {
 		{"remember", "11", `{"key":"style","text":"Plain English"}`, "remembered: style"},
 		{"remember", "6", `{"key":"style"}`, "forgotten: style"}, // again, after a crash: what came later stays
 		{"recall", "12", `{"about":"style"}`, "style (2026-11-27): Plain English\n"},
+		{"remember", "13", `{"key":"odd","text":"ends\rstyle: a\u2028style: b\u2029\u0085style: c\u001b[2J"}`, "remembered: odd"},
+		{"recall", "14", `{"about":"odd"}`, "odd (2026-11-27): ends\n  style: a\n  style: b\n  style: c\n"},
 	} {
 		got := set.Call(t.Context(), c.name, &tool.Call{ID: c.key, Key: c.key, Args: json.RawMessage(c.args)})
 		if got.Error || got.Text != c.want {

@@ -42,8 +42,9 @@ func Tools(space func(ctx context.Context) (*Space, error)) ([]*tool.Tool, error
 			}
 			var out strings.Builder
 			for i := range items {
-				text := strings.ReplaceAll(strings.TrimSpace(items[i].Text()), "\n", "\n  ") // no note looks like several
-				fmt.Fprintf(&out, "%s (%s): %s\n", items[i].Key, items[i].Updated.Format(time.DateOnly), text)
+				text := strings.ReplaceAll(strings.TrimSpace(clean.Text(items[i].Text())), "\n", "\n  ") // no note looks like several
+				key := strings.ReplaceAll(clean.Text(items[i].Key), "\n", " ")
+				fmt.Fprintf(&out, "%s (%s): %s\n", key, items[i].Updated.Format(time.DateOnly), text)
 			}
 			if out.Len() == 0 {
 				return "there is no such note", nil

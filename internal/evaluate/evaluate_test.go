@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/xml"
 	"math"
@@ -170,6 +171,10 @@ func TestJUnit(t *testing.T) {
 	}
 	if len(got.Suites) != 3 || got.Suites[0].Failures != 0 || got.Suites[1].Failures != 2 || got.Suites[2].Failures != 1 {
 		t.Fatalf("%s", b)
+	}
+	r.Comparisons[0].Against = "base\u202eline\u009b"
+	if b, err := r.JUnit(); err != nil || bytes.ContainsAny(b, "\u202e\u009b") || !bytes.Contains(b, []byte("against baseline")) {
+		t.Errorf("%v\n%q", err, b)
 	}
 	if f := got.Suites[1].Cases[0].Failure; f.Message != "1 of 5 runs passed" || !strings.Contains(f.Text, `4 of 5 runs: len(output) < 5: output is "<&`) || !strings.Contains(f.Text, "bad-a") {
 		t.Errorf("%+v", f)

@@ -151,13 +151,13 @@ type junitFailure struct {
 
 // JUnit returns the report as JUnit XML: a suite for each variant with a test for each case, and a suite with the comparisons.
 func (r *Report) JUnit() ([]byte, error) {
-	out := junitSuites{Name: r.File}
+	out := junitSuites{Name: transcript.Line(r.File)}
 	for v := range r.Variants {
-		s := junitSuite{Name: r.Variants[v].Name}
+		s := junitSuite{Name: transcript.Line(r.Variants[v].Name)}
 		var all time.Duration
 		for i := range r.Variants[v].Cases {
 			c := &r.Variants[v].Cases[i]
-			t := junitCase{Name: c.Name, Class: s.Name}
+			t := junitCase{Name: transcript.Line(c.Name), Class: s.Name}
 			var took time.Duration
 			var ids, text []string
 			for i := range c.Runs {
@@ -165,7 +165,7 @@ func (r *Report) JUnit() ([]byte, error) {
 				ids = append(ids, c.Runs[i].Run)
 			}
 			for _, f := range c.Failures() {
-				text = append(text, strings.TrimRight(fmt.Sprintf("%d of %d runs: %s: %s", len(f.Runs), len(c.Runs), f.What, f.Why), ": ")+" ("+strings.Join(f.Runs, ", ")+")")
+				text = append(text, transcript.Clean(strings.TrimRight(fmt.Sprintf("%d of %d runs: %s: %s", len(f.Runs), len(c.Runs), f.What, f.Why), ": ")+" ("+strings.Join(f.Runs, ", ")+")"))
 			}
 			t.Time, t.Out = seconds(took), strings.Join(append([]string{"runs: " + strings.Join(ids, ", ")}, text...), "\n")
 			if !c.Passed {
@@ -181,7 +181,7 @@ func (r *Report) JUnit() ([]byte, error) {
 	s := junitSuite{Name: "comparisons", Tests: len(r.Comparisons)}
 	for i := range r.Comparisons {
 		c := &r.Comparisons[i]
-		t := junitCase{Name: c.Variant + " against " + c.Against, Class: s.Name}
+		t := junitCase{Name: transcript.Line(c.Variant + " against " + c.Against), Class: s.Name}
 		if c.Worse {
 			t.Failure = &junitFailure{"significantly worse", c.Sentence()}
 			s.Failures++

@@ -67,7 +67,12 @@ func (c *Criterion) String() string {
 
 // expects reports whether a check looks at the expected output.
 func (c *Criterion) expects() bool {
-	return c.Judge != "" || c.Holds != nil && slices.ContainsFunc(c.Holds.Refs(), func(r Ref) bool { return r.Path()[0] == "expected" })
+	return c.Judge != "" || c.LooksAt("expected")
+}
+
+// LooksAt reports whether the condition of a check refers to what has the name.
+func (c *Criterion) LooksAt(name string) bool {
+	return c.Holds != nil && slices.ContainsFunc(c.Holds.Refs(), func(r Ref) bool { return r.Path()[0] == name })
 }
 
 // checked has what the conditions of checks may refer to.
