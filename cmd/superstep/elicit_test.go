@@ -61,7 +61,7 @@ func TestServerAsks(t *testing.T) {
 			t.Fatalf("no question: %s%s", shown, errs)
 		}
 	}
-	if want := "MCP server asking asks, while book runs"; !strings.Contains(shown, want) {
+	if want := "MCP server asking asks, while mcp__asking__book runs"; !strings.Contains(shown, want) {
 		t.Errorf("the run lacks %q:\n%s", want, shown)
 	}
 	if code, out, errs := w.run("runs", "answer", "@last", `work/mcp__asking__book[1.1]={"decision":"accept"}`); code == 0 || !strings.Contains(errs, "seat") {
