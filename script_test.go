@@ -236,6 +236,32 @@ func TestScriptLosesOneOfTwo(t *testing.T) {
 	replays(t, e, run.ID())
 }
 
+// A log that announces each call of a workflow, as older ones do, is replayed.
+func TestScriptWithAnIntent(t *testing.T) {
+	t.Parallel()
+	repeat := journal.RepeatByKey
+	w, err := workflow.Script("job", "Calls.", func(ctx context.Context, s *workflow.Steps, in struct {
+		Task string `json:"task"`
+	}) (string, error) {
+		e := &journal.Effect{Key: "call", Kind: "workflow", Name: "other", Inside: true, Repeat: repeat, Input: in}
+		return journal.Do(ctx, s.Scope(), e, func(ctx context.Context, _ string) (string, error) {
+			return graph.Ask[string](ctx, graph.Question{Key: "whom", Text: "To whom?"})
+		})
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine(t, runlog.NewMemory(nil), w)
+	run := start(t, e, nil)
+	ends(t, run, runlog.Paused)
+	if err := e.Answer(t.Context(), run.ID(), "script", &runlog.Answer{Key: "whom", Value: json.RawMessage(`"Ann"`), By: "person"}); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, resume(t, e, run.ID(), nil), runlog.Completed)
+	repeat = journal.RepeatFreely
+	replays(t, e, run.ID())
+}
+
 // A script that is paused in its sleep sleeps on when it is resumed. Pictures of its run show its steps so far.
 func TestScriptIsDrawn(t *testing.T) {
 	t.Parallel()

@@ -140,10 +140,16 @@ func (s *Scope) Recorded(key string) *Recorded { return s.course().recorded(s.Pa
 // that a tool has.
 func (s *Scope) asRecorded(e *Effect) *Effect {
 	was := s.Recorded(e.Key)
-	if was == nil || e.Inside {
+	if was == nil {
 		return e
 	}
 	out := *e
+	if e.Inside {
+		if e.Repeat == RepeatFreely && was.Intended { // an older log has an intent of it
+			out.Repeat = RepeatByKey
+		}
+		return &out
+	}
 	out.Name, out.recorded, out.Cost = was.Name, was, runlog.Amount{}
 	switch {
 	case was.Once:
