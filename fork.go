@@ -70,15 +70,20 @@ func (e *RepeatError) Error() string {
 // parent may be running. The new run does not execute until Resume is called. The fork has its own log. The parent is never changed and may be deleted;
 // the history before the fork is then lost, since the fork holds only the state. Effects without an outcome at that record are not carried over.
 func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOptions) (*Fork, error) {
+	var o ForkOptions
+	if opt != nil {
+		o = *opt
+	}
+	return e.fork(ctx, id, at, &o, func(*Repeated) error { return nil })
+}
+
+// fork is Fork. Allow returns an error if an effect must not be repeated; the fork is not made then.
+func (e *Engine) fork(ctx context.Context, id string, at uint64, o *ForkOptions, allow func(*Repeated) error) (*Fork, error) {
 	leave, err := e.enter()
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	var o ForkOptions
-	if opt != nil {
-		o = *opt
-	}
 	started, flow, err := e.forkable(ctx, id)
 	if err != nil {
 		return nil, err
@@ -96,6 +101,11 @@ func (e *Engine) Fork(ctx context.Context, id string, at uint64, opt *ForkOption
 	}
 	if err := e.repeats(ctx, out, at, forked, len(o.Edits) > 0); err != nil {
 		return nil, err
+	}
+	for i := range out.Repeats {
+		if err := allow(&out.Repeats[i]); err != nil {
+			return nil, err
+		}
 	}
 	if o.Preview {
 		out.State, err = stateOf(flow, forked.Records)
@@ -147,16 +157,12 @@ func (e *Engine) ForkFailed(ctx context.Context, id string) (*Fork, error) {
 	if in != id {
 		return nil, noPoint("run %s began after task %s had failed: fork run %s from %s", id, tasks[0], in, tasks[0])
 	}
-	seen, err := e.Fork(ctx, id, 0, &ForkOptions{Again: tasks, Preview: true})
-	if err != nil {
-		return nil, err
-	}
-	for i := range seen.Repeats {
-		if seen.Repeats[i].Unknown {
-			return nil, &RepeatError{id, seen.Repeats[i]}
+	return e.fork(ctx, id, 0, &ForkOptions{Again: tasks}, func(r *Repeated) error {
+		if r.Unknown {
+			return &RepeatError{id, *r}
 		}
-	}
-	return e.Fork(ctx, id, 0, &ForkOptions{Again: tasks})
+		return nil
+	})
 }
 
 // Failed returns the paths of the tasks for which a run is Partial, and the run that has their results in its log.
@@ -394,12 +400,13 @@ func (e *Engine) repeats(ctx context.Context, f *Fork, at uint64, forked *graph.
 			if err := json.Unmarshal(r.Data, &d); err != nil {
 				return err
 			}
-			if x, ok := found[effect{r.Path, d.Key}]; ok {
+			k := effect{r.Path, d.Key}
+			if x, intended := found[k]; intended {
 				x.Unknown = false
-				found[effect{r.Path, d.Key}] = x
+				found[k] = x
 			}
 			if has && d.Error == "" && (!edited || forked.Partial()) {
-				settled[effect{r.Path, d.Key}] = true
+				settled[k] = true
 			}
 		}
 	}
