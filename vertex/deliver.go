@@ -92,12 +92,8 @@ func (r *Run[V, E, M]) combine(part []envelope[M]) {
 // push delivers the messages of a set of vertices to all of their neighbours.
 func (r *Run[V, E, M]) push(said *set, slots []M, edges int) {
 	r.needNextInbox()
-	if r.crew == nil || len(r.crew.at) == 1 || edges <= r.tuning.direct {
-		if r.crew == nil {
-			r.pushAll(said, slots)
-		} else {
-			r.parallel(1, func(*Context[V, E, M]) { r.pushAll(said, slots) })
-		}
+	if len(r.crew.at) == 1 || edges <= r.tuning.direct {
+		r.parallel(1, func(*Context[V, E, M]) { r.pushAll(said, slots) })
 		return
 	}
 	const words = 16

@@ -44,8 +44,7 @@ func (p packed[V, E, M]) MarshalText() ([]byte, error) {
 		return p.text, nil
 	}
 	s := p.snapshot
-	flat := len(s.Values)*binary.Size(*new(V)) + len(s.Messages)*binary.Size(*new(M)) // negative for types that are not
-	w := &packer{b: append(make([]byte, 0, max(0, flat)+len(s.Votes)+5*len(s.Counts)+2*len(s.Changed)+2*len(s.To)+64), packVersion)}
+	w := &packer{b: []byte{packVersion}}
 	for _, n := range []int{s.Size, s.GraphVertices, s.GraphEdges} {
 		w.b = binary.AppendUvarint(w.b, uint64(n))
 	}
