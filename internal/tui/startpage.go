@@ -31,10 +31,11 @@ func newStartPane(t *Terminal) *startPane {
 func (p *startPane) title() string { return "START" }
 
 func (p *startPane) hints() string {
-	if c := p.t.catalog; c != nil && c.Model == "" { // a letter is a key here
-		return "↑↓ · Enter open · i inbox · r runs · Tab to type · ? keys · ^D leave"
+	write := "Tab or any message to chat"
+	if c := p.t.catalog; c != nil && c.Model == "" {
+		write = "Tab to type" // a letter is a key here
 	}
-	return "↑↓ · Enter open · i inbox · r runs · Tab or any message to chat · ? keys · ^D leave"
+	return "↑↓ · Enter open · i inbox · r runs · " + write + " · ? keys · ^D leave"
 }
 
 // settled gives the page the focus where there is no model to chat with, so that one key is enough.

@@ -131,17 +131,18 @@ func (c *conn) dial(ctx context.Context) (*session, error) {
 
 // redact removes the values of variables from a text for users.
 func (c *conn) redact(text string) string {
-	return c.without(text, func(hidden) bool { return true })
+	return c.without(text, false)
 }
 
 // hide removes secrets from a text for models. Other values, such as folders and addresses, stay: models work with them.
 func (c *conn) hide(text string) string {
-	return c.without(text, func(h hidden) bool { return h.always })
+	return c.without(text, true)
 }
 
-func (c *conn) without(text string, remove func(hidden) bool) string {
+// without removes the values of the configuration from a text, or only the secrets.
+func (c *conn) without(text string, secrets bool) string {
 	for _, s := range c.snapshot().secrets {
-		if len(s.value) >= 8 && remove(s) { // shorter ones are words like true
+		if len(s.value) >= 8 && (s.always || !secrets) { // shorter ones are words like true
 			text = strings.ReplaceAll(text, s.value, "[hidden]")
 		}
 	}

@@ -36,8 +36,6 @@ type lines struct {
 // maxOpen is how many requests of a server may wait for our answers at once.
 const maxOpen = 64
 
-var errTooMany = &wireError{what: fmt.Sprintf("has more than %d requests open at once", maxOpen), fix: "report it to whoever maintains the server"}
-
 // A faultOnce keeps the first error, which explains all later ones.
 type faultOnce struct{ first atomic.Pointer[wireError] }
 
@@ -71,15 +69,13 @@ func (l *lines) Read(context.Context) (jsonrpc.Message, error) {
 			continue
 		}
 		msg, wire := decodeMessage(line)
+		if r, ok := msg.(*jsonrpc.Request); ok && r.IsCall() && l.open.Add(1) > maxOpen {
+			wire = &wireError{what: fmt.Sprintf("has more than %d requests open at once", maxOpen), fix: "report it to whoever maintains the server"}
+		}
 		if wire != nil {
 			close(l.eof)
 			l.fault.set(wire)
 			return nil, wire
-		}
-		if r, ok := msg.(*jsonrpc.Request); ok && r.IsCall() && l.open.Add(1) > maxOpen {
-			close(l.eof)
-			l.fault.set(errTooMany)
-			return nil, errTooMany
 		}
 		return msg, nil
 	}
