@@ -2,6 +2,7 @@ package superstep_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/s2"
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/vertex"
 	"github.com/superstep-dev/superstep/workflow"
@@ -241,5 +244,212 @@ func TestVerticesEnds(t *testing.T) {
 	}, nil), nil), runlog.Failed)
 	if failed := (*vertex.Error)(nil); !errors.As(out.Err, &failed) || failed.Step != 14 {
 		t.Errorf("got %v", out.Err)
+	}
+}
+
+// asOlder returns the records of a run as they were before there were attachments: checkpoints stood in the data, in base64.
+func asOlder(t testing.TB, recs []runlog.Record) (older []runlog.Record, changed int) {
+	t.Helper()
+	for _, r := range recs {
+		if len(r.Attachment) > 0 {
+			before, after, found := strings.Cut(string(r.Data), `"data":""`)
+			if !found {
+				t.Fatalf("record %d has no place for its attachment: %s", r.Seq, r.Data)
+			}
+			r.Data = json.RawMessage(before + `"data":"` + base64.StdEncoding.EncodeToString(r.Attachment) + `"` + after)
+			r.Attachment = nil
+			changed++
+		}
+		older = append(older, r)
+	}
+	return older, changed
+}
+
+// A log from before there were attachments is resumed at every record, and replayed.
+func TestVerticesOlder(t *testing.T) {
+	t.Parallel()
+	p := scattered{seed: 5, n: 80, steps: 11}
+	opt := &workflow.VerticesOptions{Every: 2}
+	store := runlog.NewMemory(nil)
+	e := engine(t, store, p.workflow(t, opt))
+	run := start(t, e, nil)
+	want := ends(t, run, runlog.Completed)
+	recs, err := store.Read(t.Context(), run.ID(), 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	older, changed := asOlder(t, recs)
+	if changed < 5 {
+		t.Fatalf("only %d records have an attachment", changed)
+	}
+	put := func(store runlog.Store, recs []runlog.Record, status runlog.Status) {
+		t.Helper()
+		l, _, err := store.Acquire(t.Context(), run.ID(), &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "job"}})
+		if err == nil {
+			err = l.Append(t.Context(), &runlog.Batch{Records: slices.Clone(recs), Status: status})
+		}
+		if err = errors.Join(err, l.Release(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := runlog.NewMemory(nil)
+	put(whole, older, runlog.Completed)
+	replays(t, engine(t, whole, p.workflow(t, opt)), run.ID())
+	for n := 2; n < len(older); n++ {
+		part := runlog.NewMemory(nil)
+		put(part, older[:n], runlog.Running)
+		e := engine(t, part, p.workflow(t, opt))
+		if out := ends(t, resume(t, e, run.ID(), nil), runlog.Completed); string(out.Output) != string(want.Output) {
+			t.Fatalf("after %d records: %s, want %s", n, out.Output, want.Output)
+		}
+	}
+}
+
+// What vertices hold is stored without the secrets in it, and the run goes on with that. Numbers are no secrets, whatever they spell.
+func TestVerticesSecrets(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2-hunter2"
+	type told struct {
+		Text  string
+		Words [20]byte
+	}
+	w, err := workflow.Vertices("job", "A vertex program.", func(context.Context, job) (*workflow.Computation[told, nothing, string, string], error) {
+		var none vertex.EdgeList[nothing]
+		g, err := none.Build(3)
+		return &workflow.Computation[told, nothing, string, string]{Graph: g, Program: &vertex.Program[told, nothing, string]{
+			Compute: func(c *vertex.Context[told, nothing, string], v int32, at *told, in []string) vertex.Vote {
+				at.Text += strings.Join(in, "") + "."
+				switch {
+				case c.Step() == 0 && v == 0:
+					at.Text = secret
+				case c.Step() == 2 && v == 1:
+					c.Send(2, "it is "+secret)
+				case c.Step() == 5:
+					return vertex.Halt
+				}
+				return vertex.Stay
+			}}, Result: func(r *vertex.Run[told, nothing, string]) (string, error) { return fmt.Sprint(r.Values()[0].Text, r.Values()[2].Text), nil }}, err
+	}, &workflow.VerticesOptions{Every: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers, err := workflow.Vertices("numbers", "A vertex program.", func(context.Context, job) (*workflow.Computation[[20]byte, nothing, int, string], error) {
+		var none vertex.EdgeList[nothing]
+		g, err := none.Build(2)
+		return &workflow.Computation[[20]byte, nothing, int, string]{Graph: g, Program: &vertex.Program[[20]byte, nothing, int]{
+			Compute: func(c *vertex.Context[[20]byte, nothing, int], v int32, at *[20]byte, _ []int) vertex.Vote {
+				if copy(at[:], "AKIA0123456789ABCDEF"); c.Step() < 3 {
+					return vertex.Stay
+				}
+				return vertex.Halt
+			}}, Result: func(r *vertex.Run[[20]byte, nothing, int]) (string, error) { return string(r.Values()[1][:]), nil }}, err
+	}, &workflow.VerticesOptions{Every: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := runlog.NewMemory(nil)
+	e := engine(t, redact.Store(memory, redact.New(redact.Secret{Name: "KEY", Value: secret})), w, numbers)
+	run := start(t, e, nil)
+	out := ends(t, run, runlog.Completed)
+	const want = `"[redacted:KEY]........it is [redacted:KEY]..."`
+	if string(out.Output) != want {
+		t.Errorf("got %s, want %s", out.Output, want)
+	}
+	recs, err := memory.Read(t.Context(), run.ID(), 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	attached := 0
+	for _, r := range recs {
+		b := r.Data
+		if len(r.Attachment) > 0 {
+			if b, err = s2.Decode(nil, r.Attachment); err != nil {
+				t.Fatal(err)
+			}
+			attached++
+		}
+		if strings.Contains(string(b), secret) {
+			t.Errorf("record %d (%s) has the secret", r.Seq, r.Kind)
+		}
+	}
+	if attached < 6 {
+		t.Errorf("only %d records have attachments", attached)
+	}
+	for n := 2; n < len(recs); n++ { // it dies after any record
+		part := runlog.NewMemory(nil)
+		l, _, err := part.Acquire(t.Context(), run.ID(), &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "job"}})
+		if err == nil {
+			err = l.Append(t.Context(), &runlog.Batch{Records: slices.Clone(recs[:n]), Status: runlog.Running})
+		}
+		if err = errors.Join(err, l.Release(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		e := engine(t, redact.Store(part, redact.New(redact.Secret{Name: "KEY", Value: secret})), w)
+		if out := ends(t, resume(t, e, run.ID(), nil), runlog.Completed); string(out.Output) != want {
+			t.Errorf("after %d records: %s, want %s", n, out.Output, want)
+		}
+	}
+	spelled, err := e.Start(t.Context(), "numbers", []byte(`{"task":"x"}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := ends(t, spelled, runlog.Completed); string(out.Output) != `"AKIA0123456789ABCDEF"` {
+		t.Errorf("got %s", out.Output)
+	}
+}
+
+// Values, messages and edges of any kind are in a checkpoint.
+func TestVerticesKinds(t *testing.T) {
+	t.Parallel()
+	text, number := "x", 2.5
+	kind(t, []int32{1, 2}, []int32(nil))
+	kind(t, &number, &text)
+	kind(t, []*float64{&number}, [2]int16{1, 2})
+	kind(t, map[string]int{"a": 1}, any("b"))
+	kind(t, struct{ A, B int }{1, 2}, struct{ A []byte }{[]byte("c")})
+	kind(t, 7, int32(8))
+}
+
+func kind[V, M any](t *testing.T, value V, message M) {
+	t.Helper()
+	w, err := workflow.Vertices("job", "A vertex program.", func(context.Context, job) (*workflow.Computation[V, M, M, string], error) {
+		edges := vertex.EdgeList[M]{From: []int32{0, 1}, To: []int32{1, 0}, Values: []M{message, message}}
+		g, err := edges.Build(2)
+		return &workflow.Computation[V, M, M, string]{Graph: g, Values: []V{value, value}, Program: &vertex.Program[V, M, M]{
+			Compute: func(c *vertex.Context[V, M, M], v int32, at *V, in []M) vertex.Vote {
+				if c.Step() == 5 {
+					return vertex.Halt
+				}
+				c.Send(1-v, message)
+				return vertex.Stay
+			}}, Result: func(r *vertex.Run[V, M, M]) (string, error) {
+			b, err := json.Marshal(r.Values())
+			return string(b), err
+		}}, err
+	}, &workflow.VerticesOptions{Every: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal([]V{value, value})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := runlogtest.NewMortal()
+	store.DieAt(6, true)
+	e := engine(t, store, w)
+	run := start(t, e, nil)
+	if _, err := run.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !store.Dead() {
+		t.Fatal("it ended before it died")
+	}
+	store.Revive()
+	if out := ends(t, resume(t, engine(t, store, w), run.ID(), nil), runlog.Completed); string(out.Output) != string(want) {
+		t.Errorf("%T and %T: got %s, want %s", value, message, out.Output, want)
 	}
 }

@@ -100,6 +100,9 @@ func (d *fold[S, U]) restore(r *runlog.Record) error {
 		dec.DisallowUnknownFields() // what the new state has no place for would be lost
 		err = dec.Decode(&strict)
 	}
+	if err == nil {
+		err = attach(&s.Machine.State, r.Attachment)
+	}
 	if err != nil {
 		return d.misfit(fmt.Errorf("record %d: the state does not fit the graph's type any more: %w", r.Seq, err))
 	}
@@ -129,7 +132,7 @@ func (d *fold[S, U]) redo(r *runlog.Record) error {
 	if !ok {
 		return fmt.Errorf("it has a result of %q, which the graph no longer has", done.Node)
 	}
-	res, err := d.flow.result(&done, r.Path)
+	res, err := d.flow.result(&done, r.Path, r.Attachment)
 	if err != nil {
 		return err
 	}
@@ -149,8 +152,8 @@ func (d *fold[S, U]) redo(r *runlog.Record) error {
 	return d.m.Recover(index, res)
 }
 
-// result returns the result of a task from a record.
-func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, message], error) {
+// result returns the result of a task from a record, of which part is the attachment.
+func (f *Flow[S, U]) result(d *runlog.TaskDone, path string, part []byte) (pregel.Result[U, message], error) {
 	res := pregel.Result[U, message]{Outcome: pregel.Done}
 	misfit := func(err error) error {
 		return fmt.Errorf("the update of %s does not fit the graph's type any more: %w", path, err)
@@ -161,7 +164,11 @@ func (f *Flow[S, U]) result(d *runlog.TaskDone, path string) (pregel.Result[U, m
 	case d.Error != "" && d.Update == nil:
 		res.Outcome = pregel.Skipped
 	default:
-		if err := json.Unmarshal(d.Update, &res.Update); err != nil {
+		err := json.Unmarshal(d.Update, &res.Update)
+		if err == nil {
+			err = attach(&res.Update, part)
+		}
+		if err != nil {
 			return res, misfit(err)
 		}
 	}

@@ -122,7 +122,7 @@ func (f *Flow[S, U]) Seed(updates map[string]json.RawMessage) (*Forked, error) {
 		return nil, err
 	}
 	out := &Forked{redo: &redo{gone: map[string]bool{}}}
-	if err := out.add(runlog.KindSnapshot, snapshot[S, U]{Graph: f.name, Digest: f.digest, Shape: &f.shape, Machine: m.Snapshot()}); err != nil {
+	if err := out.add(runlog.KindSnapshot, snapshot[S, U]{Graph: f.name, Digest: f.digest, Shape: &f.shape, Machine: m.Snapshot()}, nil); err != nil {
 		return nil, err
 	}
 	for _, n := range f.shape.Nodes {
@@ -186,11 +186,15 @@ func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending [
 		}
 	}
 	out.Step, out.Next = past.m.Step(), past.next()
-	if err := out.add(runlog.KindSnapshot, snap); err != nil {
+	part, err := snap.detach()
+	if err == nil {
+		err = out.add(runlog.KindSnapshot, snap, part)
+	}
+	if err != nil {
 		return err
 	}
 	if carried != nil {
-		if err := out.add(carry.Kind, carried); err != nil {
+		if err := out.add(carry.Kind, carried, nil); err != nil {
 			return err
 		}
 	}
@@ -202,7 +206,7 @@ func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending [
 			}
 			continue
 		}
-		out.Records = append(out.Records, runlog.Record{Kind: r.Kind, Path: r.Path, Data: r.Data})
+		out.Records = append(out.Records, runlog.Record{Kind: r.Kind, Path: r.Path, Data: r.Data, Attachment: r.Attachment})
 		out.Kept = append(out.Kept, r.Path)
 	}
 	out.Next = slices.DeleteFunc(out.Next, func(path string) bool { return slices.Contains(out.Kept, path) })
@@ -225,15 +229,15 @@ func (f *Flow[S, U]) given(records []runlog.Record, e *Edit) (bool, error) {
 		}
 		d.Update, d.Error, d.Inside = e.Update, "", nil
 		data, err := d.Encode()
-		records[i].Data = data
+		records[i].Data, records[i].Attachment = data, nil
 		return true, err
 	}
 	return false, nil
 }
 
-func (k *Forked) add(kind runlog.Kind, data any) error {
+func (k *Forked) add(kind runlog.Kind, data any, part []byte) error {
 	b, err := json.Marshal(data)
-	k.Records = append(k.Records, runlog.Record{Kind: kind, Data: b})
+	k.Records = append(k.Records, runlog.Record{Kind: kind, Data: b, Attachment: part})
 	return err
 }
 

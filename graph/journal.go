@@ -98,6 +98,7 @@ func (x *execution[S, U]) adopt(ctx context.Context, past *fold[S, U], pending [
 		if err != nil {
 			return err
 		}
+		r.Attachment = pending[i].Attachment
 		recs = append(recs, r)
 	}
 	return x.journal.Append(ctx, "", recs...)
@@ -109,12 +110,28 @@ func (x *execution[S, U]) snapshots(recs []runlog.Record, m *pregel.Machine[S, U
 	if x.opt.space != "" {
 		kind = runlog.KindInner
 	}
-	r, err := x.journal.New(kind, x.opt.space, snapshot[S, U]{Graph: x.flow.name, Digest: x.flow.digest, Shape: shape, Skipped: x.skipped, Machine: m.Snapshot()})
+	s := snapshot[S, U]{Graph: x.flow.name, Digest: x.flow.digest, Shape: shape, Skipped: x.skipped, Machine: m.Snapshot()}
+	var part []byte
+	var err error
+	if x.journal.Attaches(kind, x.opt.space) {
+		part, err = s.detach()
+	}
+	var r runlog.Record
+	if err == nil {
+		r, err = x.journal.New(kind, x.opt.space, s)
+	}
 	if err != nil {
 		state := m.State()
 		return nil, fmt.Errorf("graph %q: %w", x.flow.name, unencodable(fmt.Sprintf("the state of superstep %d", m.Step()), &state, err))
 	}
+	r.Attachment = part
 	return append(recs, r), nil
+}
+
+// detach takes the part of the state that is not recorded as JSON.
+func (s *snapshot[S, U]) detach() (part []byte, err error) {
+	s.Machine.State, part, err = detach(&s.Machine.State)
+	return part, err
 }
 
 // settleSkips notes the tasks that the last commit skipped.
@@ -180,6 +197,11 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 		}
 		if err := add(runlog.KindTaskDone, path, data); err != nil {
 			return err
+		}
+		if r.Outcome == pregel.Done && x.journal.Attaches(runlog.KindTaskDone, path) {
+			if _, recs[len(recs)-1].Attachment, err = detach(&r.Update); err != nil {
+				return err
+			}
 		}
 	}
 	if commit {

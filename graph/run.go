@@ -382,7 +382,8 @@ func (n *node[S, U]) run(ctx context.Context, task *Task, s S) (U, error) {
 // finish checks the result of a node, and adds the resulting sends and updates.
 func (x *execution[S, U]) finish(n *node[S, U], task *Task, visit int, s S, r *pregel.Result[U, message]) error {
 	f := x.flow
-	if err := x.clean(&r.Update); err != nil {
+	err := x.clean(&r.Update)
+	if err != nil {
 		return err
 	}
 	if len(n.routes) > 0 || f.check != nil {
@@ -417,7 +418,13 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, visit int, s S, r *p
 		}
 		return nil
 	}
-	update, err := encoded(r.Update, n.output)
+	said := r.Update
+	if x.journal.Attaches(runlog.KindTaskDone, task.Scope().Path()) {
+		if said, _, err = detach(&r.Update); err != nil {
+			return err
+		}
+	}
+	update, err := encoded(said, n.output)
 	if err != nil {
 		return err
 	}
@@ -442,7 +449,11 @@ func (x *execution[S, U]) clean(u *U) error {
 	if x.journal == nil || !x.journal.Cleans() {
 		return nil
 	}
-	said, err := encoded(u, nil)
+	small, part, err := detach(u)
+	if err != nil {
+		return err
+	}
+	said, err := encoded(small, nil)
 	if err != nil {
 		return err
 	}
@@ -455,7 +466,7 @@ func (x *execution[S, U]) clean(u *U) error {
 		return fmt.Errorf("its update without the secrets in it: %w", err)
 	}
 	*u = clean
-	return nil
+	return attach(u, part)
 }
 
 // cleanSends is clean for the values of the sends.

@@ -23,3 +23,11 @@ func (j *Journal) Clean(data json.RawMessage) json.RawMessage {
 	}
 	return data
 }
+
+// Clean returns JSON as the store of the run would keep it.
+func (s *Scope) Clean(data json.RawMessage) json.RawMessage {
+	if s == nil {
+		return data
+	}
+	return s.j.Clean(data)
+}

@@ -26,6 +26,9 @@ type course interface {
 	asked(path, key string)
 	// snapshot reports whether the next commit of the graph at a path writes a snapshot. Due is the answer unless a recording decides otherwise.
 	snapshot(path string, due bool) bool
+	// attaches reports whether the next record of that kind and path, the result of a task or a snapshot, may have an attachment. Logs from before there
+	// were attachments have it in the data.
+	attaches(kind runlog.Kind, path string) bool
 	timeout(ctx context.Context, path string, after time.Duration, cause error) (context.Context, context.CancelFunc)
 	late(limited context.Context, path string, attempt int) (late, noted bool)
 	recorded(path, key string) *Recorded
@@ -50,6 +53,8 @@ func (live) afresh(f func() error) error { return f() }
 func (live) asked(string, string) {}
 
 func (live) snapshot(_ string, due bool) bool { return due }
+
+func (live) attaches(runlog.Kind, string) bool { return true }
 
 func (live) timeout(ctx context.Context, _ string, after time.Duration, cause error) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, after, cause)

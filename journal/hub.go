@@ -54,10 +54,10 @@ func (h *hub) publish(recs ...runlog.Record) {
 	for i := range recs {
 		h.room()
 		h.ring = append(h.ring, recs[i])
-		h.bytes += len(recs[i].Data)
+		h.bytes += recs[i].Size()
 	}
 	for len(h.ring) > ringSize || h.bytes > ringBytes && len(h.ring) > 1 {
-		h.bytes -= len(h.ring[0].Data)
+		h.bytes -= h.ring[0].Size()
 		h.ring[0] = runlog.Record{}
 		h.ring = h.ring[1:]
 		h.first++

@@ -113,7 +113,7 @@ func (v *recovered) note(r *runlog.Record) error {
 	if err != nil {
 		return err
 	}
-	v.since += len(r.Data)
+	v.since += r.Size()
 	v.ledger.tick(r)
 	if !v.summed {
 		v.sum.note(v, r, data, r.Seq <= v.sum.now.Head)
@@ -166,10 +166,10 @@ func (v *recovered) note(r *runlog.Record) error {
 	}
 	switch r.Kind {
 	case runlog.KindSnapshot:
-		v.since, v.size = 0, len(r.Data)
+		v.since, v.size = 0, r.Size()
 	case runlog.KindInner:
 		if s := v.space(r.Path); !s.over {
-			s.recs, s.since, s.size = append(s.recs[:0:0], *r), 0, len(r.Data)
+			s.recs, s.since, s.size = append(s.recs[:0:0], *r), 0, r.Size()
 		}
 	case runlog.KindTaskDone:
 		s := v.in(r.Path)
@@ -230,7 +230,7 @@ func payload(r *runlog.Record) (data any, err error) {
 func (s *space) keep(r *runlog.Record, inner bool) {
 	if inner && !s.over {
 		s.recs = append(s.recs, *r)
-		s.since += len(r.Data)
+		s.since += r.Size()
 	}
 }
 
@@ -294,7 +294,7 @@ func (v *recovered) carry(tasks []string) *carry.Data {
 			continue
 		}
 		for _, r := range v.spaces[path].recs {
-			c.Inner = append(c.Inner, carry.Record{Kind: r.Kind, Path: r.Path, Data: r.Data})
+			c.Inner = append(c.Inner, carry.Record{Kind: r.Kind, Path: r.Path, Data: r.Data, Attachment: r.Attachment})
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(v.scopes)) {
@@ -338,11 +338,11 @@ func (v *recovered) restore(c *carry.Data, at time.Time) {
 		put(&v.granted, what, true)
 	}
 	for _, r := range c.Inner {
-		rec := runlog.Record{Kind: r.Kind, Path: r.Path, Data: r.Data}
+		rec := runlog.Record{Kind: r.Kind, Path: r.Path, Data: r.Data, Attachment: r.Attachment}
 		switch r.Kind {
 		case runlog.KindInner:
 			s := v.space(r.Path)
-			s.recs, s.since, s.size = []runlog.Record{rec}, 0, len(r.Data)
+			s.recs, s.since, s.size = []runlog.Record{rec}, 0, rec.Size()
 			v.nested = true
 		case runlog.KindTaskDone:
 			s := v.in(r.Path)

@@ -184,7 +184,7 @@ func (p *replay) ahead(any bool, kinds ...runlog.Kind) bool {
 func (p *replay) inject(ctx context.Context, j *Journal) error {
 	next := p.script.next()
 	p.injected++
-	return j.Append(ctx, "", runlog.Record{Kind: next.Kind, Path: next.Path, Time: next.Time, Data: next.Data})
+	return j.Append(ctx, "", runlog.Record{Kind: next.Kind, Path: next.Path, Time: next.Time, Data: next.Data, Attachment: next.Attachment})
 }
 
 // beside reports whether a record was not written by the workflow, but beside it: a change of the budget, the output of an interrupted effect, or a question

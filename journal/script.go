@@ -378,6 +378,18 @@ func (s *script) snapshot(path string, _ bool) bool {
 	return r.Path == path && (r.Kind == runlog.KindSnapshot || r.Kind == runlog.KindInner)
 }
 
+// attaches implements course.
+func (s *script) attaches(kind runlog.Kind, path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of, after := kind, 0
+	if kind != runlog.KindTaskDone { // it follows the commit of its superstep
+		of, after = runlog.KindStepCommitted, 1
+	}
+	i := s.find(lane{kind: of, path: path})
+	return i < 0 || i+after >= s.end || len(s.recs[i+after].Attachment) > 0
+}
+
 // await returns the position of the next record of a lane, and if asked for, waits until it is due. If the epoch has no such record, await returns only
 // when ctx or the epoch ends.
 func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {

@@ -21,6 +21,12 @@ func (j *Journal) SnapshotDue(path string, due bool) bool {
 	return j.course.snapshot(path, due || since > max(2*size, j.opt.SnapshotAfter))
 }
 
+// Attaches reports whether the next result of the task at a path, or the next snapshot of the graph there, may have an attachment. It may unless the
+// journal replays a log from before there were attachments. Without a journal nothing has one.
+func (j *Journal) Attaches(kind runlog.Kind, path string) bool {
+	return j != nil && j.course.attaches(kind, path)
+}
+
 // carryOn adds the data that must follow a snapshot when the snapshot is written. It puts the snapshot first, so that no record of the group precedes it
 // without being part of it.
 func (j *Journal) carryOn(group []*appending) error {

@@ -20,7 +20,7 @@ const (
 )
 
 const (
-	frameVersion = 1
+	frameVersion = 2                                 // the newest; 1 is that of records without an attachment
 	frameHead    = 4 + 4                             // length, checksum
 	frameFixed   = frameHead + 1 + 32                // and version, hash of the previous frame
 	frameSmall   = frameFixed + 1 + 1 + 1 + 1 + 1    // and the shortest of everything else
@@ -51,7 +51,7 @@ type FrameHash [sha256.Size]byte
 //
 //	length    u32 little-endian   bytes that follow this field
 //	checksum  u32 little-endian   CRC-32C (Castagnoli) of all that follows this field
-//	version   u8                  1
+//	version   u8                  1, or 2 with an attachment
 //	prev      32 bytes            hash of the run's previous frame, zeros in the first
 //	seq       uvarint             at least 1
 //	epoch     uvarint
@@ -60,9 +60,11 @@ type FrameHash [sha256.Size]byte
 //	path      uvarint length, then that many bytes (0 to MaxPath)
 //	data      the rest            a JSON object, or nothing for nil
 //
+// With an attachment, the length of data as a uvarint comes before data, and the attachment behind them. It has at least one byte.
+//
 // Varints are those of encoding/binary in their shortest spelling, so a record has
 // exactly one frame. No type names are stored. The checksum finds accidents; the
-// hash, which is the SHA-256 of version to data, chains a run's frames together, so
+// hash, which is the SHA-256 of all from version on, chains a run's frames together, so
 // that a record which is missing, moved or replaced is found too. Length and
 // checksum keep this place and meaning in all future versions.
 func AppendFrame(dst []byte, prev FrameHash, r *Record) ([]byte, FrameHash, error) {
@@ -72,8 +74,12 @@ func AppendFrame(dst []byte, prev FrameHash, r *Record) ([]byte, FrameHash, erro
 	}
 	start := len(dst)
 	b := dst
-	b = slices.Grow(b, frameSmall+frameExtra+len(r.Data))
-	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0, frameVersion)
+	b = slices.Grow(b, frameSmall+frameExtra+r.Size())
+	version := byte(1)
+	if len(r.Attachment) > 0 {
+		version = 2
+	}
+	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0, version)
 	b = append(b, prev[:]...)
 	b = binary.AppendUvarint(b, r.Seq)
 	b = binary.AppendUvarint(b, r.Epoch)
@@ -82,7 +88,10 @@ func AppendFrame(dst []byte, prev FrameHash, r *Record) ([]byte, FrameHash, erro
 	b = append(b, r.Kind...)
 	b = binary.AppendUvarint(b, uint64(len(r.Path)))
 	b = append(b, r.Path...)
-	b = append(b, r.Data...)
+	if version == 2 {
+		b = binary.AppendUvarint(b, uint64(len(r.Data)))
+	}
+	b = append(append(b, r.Data...), r.Attachment...)
 	frame := b[start:]
 	if len(frame) > MaxFrame {
 		return dst, FrameHash{}, fmt.Errorf("record %d (%s) takes %d bytes, more than the %d a record may have; store the large value on its own "+
@@ -104,9 +113,9 @@ func checkRecord(r *Record) (nanos int64, err error) {
 		return 0, fmt.Errorf("record %d has a kind of %d bytes, at most %d are allowed", r.Seq, len(r.Kind), maxKind)
 	case len(r.Path) > MaxPath:
 		return 0, fmt.Errorf("record %d (%s) has a path of %d bytes, at most %d are allowed", r.Seq, r.Kind, len(r.Path), MaxPath)
-	case len(r.Data) > MaxFrame:
+	case r.Size() > MaxFrame:
 		return 0, fmt.Errorf("record %d (%s) has %d bytes of data, more than the %d a record may have; store the large value on its own and refer to it",
-			r.Seq, r.Kind, len(r.Data), MaxFrame)
+			r.Seq, r.Kind, r.Size(), MaxFrame)
 	}
 	// UnixNano is undefined outside the years 1678 to 2262, and so for a zero Time.
 	const most = math.MaxInt64/int64(time.Second) - 1
@@ -120,7 +129,7 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.
 
 // DecodeFrame reads the frame at the start of b, which may be longer. It returns the record, the
 // hash of the previous frame as stored in this one, the hash of the frame itself, and its length.
-// The record's Data aliases b; nothing else does. What DecodeFrame accepts, AppendFrame writes
+// The record's Data and Attachment alias b; nothing else does. What DecodeFrame accepts, AppendFrame writes
 // again byte for byte.
 //
 // The error is io.EOF if b is empty, wraps io.ErrUnexpectedEOF if b ends before
@@ -141,8 +150,15 @@ func DecodeFrame(b []byte) (r Record, prev, self FrameHash, n int, err error) {
 	if d.err == nil && r.Seq == 0 {
 		d.fail("sequence number", "is zero")
 	}
-	if d.err == nil && len(d.b) > 0 {
-		r.Data = d.b[:len(d.b):len(d.b)]
+	if data := d.b; body[0] == 2 && d.err == nil {
+		if data = d.bytes("data", 0, MaxFrame); len(data) > 0 {
+			r.Data = data[:len(data):len(data)]
+		}
+		if r.Attachment = d.b[:len(d.b):len(d.b)]; len(d.b) == 0 {
+			d.fail("attachment", "is missing")
+		}
+	} else if len(data) > 0 {
+		r.Data = data[:len(data):len(data)]
 	}
 	if d.err == nil {
 		// The span AppendFrame accepts is a little narrower than an int64.
@@ -180,7 +196,7 @@ func frameBody(b []byte) ([]byte, error) {
 	switch v := body[0]; {
 	case v > frameVersion:
 		return nil, &VersionError{Version: v, Known: frameVersion}
-	case v < frameVersion:
+	case v < 1:
 		return nil, fmt.Errorf("%w: it says version %d", errDamaged, v)
 	}
 	if size < frameSmall {
@@ -270,7 +286,7 @@ func NewChain(id string, from uint64) *Chain {
 }
 
 // Next checks the frame that a store keeps for the next record. Bytes behind the
-// frame count as damage. The record's Data aliases frame. The error is a
+// frame count as damage. The record's Data and Attachment alias frame. The error is a
 // *CorruptError, or wraps a *VersionError.
 func (c *Chain) Next(frame []byte) (Record, error) {
 	r, prev, self, n, err := DecodeFrame(frame)

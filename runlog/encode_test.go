@@ -161,12 +161,12 @@ func TestFrameHasOneSpelling(t *testing.T) {
 }
 
 func TestFrameOfNewerVersion(t *testing.T) {
-	_, _, _, _, err := runlog.DecodeFrame(seal([]byte{2, 'x'}))
+	_, _, _, _, err := runlog.DecodeFrame(seal([]byte{3, 'x'}))
 	var v *runlog.VersionError
-	if !errors.As(err, &v) || v.Version != 2 || !strings.Contains(err.Error(), "written by a newer superstep") {
+	if !errors.As(err, &v) || v.Version != 3 || !strings.Contains(err.Error(), "written by a newer superstep") {
 		t.Fatal(err)
 	}
-	if _, err := runlog.NewChain("r", 1).Next(seal([]byte{2, 'x'})); !errors.As(err, &v) {
+	if _, err := runlog.NewChain("r", 1).Next(seal([]byte{3, 'x'})); !errors.As(err, &v) {
 		t.Fatal(err)
 	}
 	if _, _, _, _, err := runlog.DecodeFrame(seal([]byte{0, 'x'})); !damaged(err) {
@@ -245,10 +245,14 @@ func TestChain(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// The file has a frame of each kind as version 1 writes them. It must decode for
-// ever, so it is only added to, in a file of the next version.
+// The files have a frame of each kind: of version 1, and with attachments, of version 2. They must decode for
+// ever, so they are only added to, in a file of the next version.
 func TestFrameGolden(t *testing.T) {
-	name := filepath.Join("testdata", "frames.v1")
+	t.Run("v1", func(t *testing.T) { testFrameGolden(t, filepath.Join("testdata", "frames.v1"), nil) })
+	t.Run("v2", func(t *testing.T) { testFrameGolden(t, filepath.Join("testdata", "frames.v2"), []byte("\x00\xffbytes")) })
+}
+
+func testFrameGolden(t *testing.T, name string, attachment []byte) {
 	var want []byte
 	var prev runlog.FrameHash
 	for i, k := range kinds {
@@ -259,6 +263,7 @@ func TestFrameGolden(t *testing.T) {
 		if i%3 != 0 {
 			r.Data = json.RawMessage(`{"kind":"` + string(k) + `","text":"é\u0000\ud800"}`)
 		}
+		r.Attachment = attachment
 		var err error
 		if want, prev, err = runlog.AppendFrame(want, prev, &r); err != nil {
 			t.Fatal(err)

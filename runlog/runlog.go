@@ -51,7 +51,12 @@ type Record struct {
 	Kind  Kind            // what it says
 	Path  string          // the identity of the task it belongs to, or ""
 	Data  json.RawMessage // a JSON object, or nil
+	// Attachment is what belongs to Data and is large and no text, nil for nothing. It is stored unchanged: who writes it keeps secrets out of it.
+	Attachment []byte
 }
+
+// Size returns how many bytes the record holds for its task.
+func (r *Record) Size() int { return len(r.Data) + len(r.Attachment) }
 
 // Status is the state of a run as listings show it.
 type Status string

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -13,7 +14,8 @@ import (
 	"github.com/superstep-dev/superstep/vertex"
 )
 
-// packed is a snapshot of a vertex program as it is recorded: compressed, in base64. Its step and aggregates stand beside it.
+// packed is a snapshot of a vertex program as it is recorded: compressed, as the attachment of its record. Its step and aggregates stand beside it.
+// As text, which older logs have, it is in base64.
 //
 //	version 1 | size | graph vertices | graph edges | changed | values | votes | to | counts | messages | edges: from, to, values
 //
@@ -21,30 +23,30 @@ import (
 // ascending indexes by how much each is more than the one before, and others as JSON after its length.
 type packed[V, E, M any] struct {
 	snapshot *vertex.Snapshot[V, E, M]
-	text     []byte // of it, nil if nobody has needed it yet
+	bytes    []byte // of it, nil if nobody has needed them yet
 }
 
 const packVersion = 1
 
-// pack returns a snapshot, which shares nothing with the run any more.
-func pack[V, E, M any](s *vertex.Snapshot[V, E, M]) (p packed[V, E, M], err error) {
-	p.snapshot = s
-	if p.text, err = p.MarshalText(); err != nil || flat(reflect.TypeFor[V]()) && flat(reflect.TypeFor[M]()) && flat(reflect.TypeFor[E]()) {
-		return p, err
+// pack returns a snapshot, which shares nothing with the run any more, and whether clean has changed anything in it. One of numbers is encoded later, while
+// the run goes on.
+func pack[V, E, M any](s *vertex.Snapshot[V, E, M], clean func(json.RawMessage) json.RawMessage) (p packed[V, E, M], changed bool, err error) {
+	if p.snapshot = s; size[V]() >= 0 && size[E]() >= 0 && size[M]() >= 0 {
+		return p, false, nil
+	}
+	if p.bytes, changed, err = encode(s, clean); err != nil {
+		return p, false, err
 	}
 	own := packed[V, E, M]{}
-	err = own.UnmarshalText(p.text)
-	own.text = p.text
-	return own, err
+	err = own.UnmarshalBinary(p.bytes)
+	own.bytes = p.bytes
+	return own, changed, err
 }
 
-// MarshalText implements encoding.TextMarshaler.
-func (p packed[V, E, M]) MarshalText() ([]byte, error) {
-	if p.text != nil || p.snapshot == nil {
-		return p.text, nil
-	}
-	s := p.snapshot
-	w := &packer{b: []byte{packVersion}}
+// encode returns a snapshot as bytes. Clean is applied to lists that are JSON, if it is not nil.
+func encode[V, E, M any](s *vertex.Snapshot[V, E, M], clean func(json.RawMessage) json.RawMessage) (b []byte, changed bool, err error) {
+	room := 128 + len(s.Votes) + 2*len(s.Changed) + len(s.Values)*max(0, size[V]()) + 2*len(s.To) + 4*len(s.Counts) + len(s.Messages)*max(0, size[M]())
+	w := &packer{b: append(make([]byte, 0, room), packVersion), clean: clean}
 	for _, n := range []int{s.Size, s.GraphVertices, s.GraphEdges} {
 		w.b = binary.AppendUvarint(w.b, uint64(n))
 	}
@@ -62,21 +64,39 @@ func (p packed[V, E, M]) MarshalText() ([]byte, error) {
 	packList(w, edges.To)
 	packList(w, edges.Values)
 	if w.err != nil {
-		return nil, w.err
+		return nil, false, w.err
 	}
-	small := s2.Encode(nil, w.b)
-	return base64.StdEncoding.AppendEncode(make([]byte, 0, base64.StdEncoding.EncodedLen(len(small))), small), nil
+	return s2.Encode(nil, w.b), w.changed, nil
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (p *packed[V, E, M]) MarshalBinary() (b []byte, err error) {
+	if p.bytes == nil && p.snapshot != nil {
+		p.bytes, _, err = encode(p.snapshot, nil)
+	}
+	return p.bytes, err
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (p packed[V, E, M]) MarshalText() ([]byte, error) {
+	b, err := p.MarshalBinary()
+	return base64.StdEncoding.AppendEncode(nil, b), err
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (p *packed[V, E, M]) UnmarshalText(text []byte) error {
-	*p = packed[V, E, M]{}
-	if len(text) == 0 {
-		return nil
-	}
 	small, err := base64.StdEncoding.AppendDecode(nil, text)
 	if err != nil {
 		return fmt.Errorf("a checkpoint: %w", err)
+	}
+	return p.UnmarshalBinary(small)
+}
+
+// UnmarshalBinary implements encoding.BinaryUnmarshaler.
+func (p *packed[V, E, M]) UnmarshalBinary(small []byte) error {
+	*p = packed[V, E, M]{}
+	if len(small) == 0 {
+		return nil
 	}
 	b, err := s2.Decode(nil, small)
 	if err != nil {
@@ -108,27 +128,23 @@ func (p *packed[V, E, M]) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// flat reports whether values of a type have nothing that is changed through a pointer.
-func flat(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Array:
-		return flat(t.Elem())
-	case reflect.Struct:
-		for f := range t.Fields() {
-			if !flat(f.Type) {
-				return false
-			}
-		}
-		return true
-	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface, reflect.Chan, reflect.Func, reflect.UnsafePointer:
-		return false
+// size returns how many bytes an item takes, -1 for one that is JSON.
+func size[T any]() int {
+	var zero T
+	switch k := reflect.TypeFor[T]().Kind(); {
+	case k == reflect.Slice, k == reflect.Pointer, k == reflect.Interface: // of which binary.Size gives what is in them
+		return -1
+	case reflect.TypeFor[T]() == reflect.TypeFor[int](): // of the size of the machine, and common
+		return 8
 	}
-	return true
+	return binary.Size(zero)
 }
 
 type packer struct {
-	b   []byte
-	err error
+	b       []byte
+	err     error
+	clean   func(json.RawMessage) json.RawMessage
+	changed bool
 }
 
 // length adds the length of a list.
@@ -153,17 +169,22 @@ func packList[T any](w *packer, list []T) {
 	if len(list) == 0 || w.err != nil {
 		return
 	}
-	if ints, ok := any(list).([]int); ok { // of the size of the machine, and common
+	if ints, ok := any(list).([]int); ok {
 		for _, i := range ints {
 			w.b = binary.LittleEndian.AppendUint64(w.b, uint64(i))
 		}
 		return
 	}
-	if binary.Size(list[0]) >= 0 {
+	if size[T]() >= 0 {
 		w.b, w.err = binary.Append(w.b, binary.LittleEndian, list)
 		return
 	}
 	items, err := json.Marshal(list)
+	if w.clean != nil && err == nil {
+		kept := w.clean(items)
+		w.changed = w.changed || !bytes.Equal(kept, items)
+		items = kept
+	}
 	w.b, w.err = append(binary.AppendUvarint(w.b, uint64(len(items))), items...), err
 }
 
@@ -220,13 +241,8 @@ func unpackList[T any](r *unpacker) []T {
 		}
 		return nil
 	}
-	var zero T
-	_, isInt := any(zero).(int)
-	size := binary.Size(zero)
-	switch {
-	case isInt:
-		size = 8
-	case size < 0:
+	size := size[T]()
+	if size < 0 {
 		var list []T
 		if items := r.take(r.number()); items != nil {
 			if err := json.Unmarshal(items, &list); err != nil {

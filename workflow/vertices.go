@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,6 +89,17 @@ type checkpoint[V, E, M any] struct {
 
 	Err error `json:"-"` // why Data could not be merged
 }
+
+// Detach implements graph.Attacher.
+func (c *checkpoint[V, E, M]) Detach() (small checkpoint[V, E, M], part []byte, err error) {
+	part, err = c.Data.MarshalBinary()
+	small = *c
+	small.Data = packed[V, E, M]{}
+	return small, part, err
+}
+
+// Attach implements graph.Attacher.
+func (c *checkpoint[V, E, M]) Attach(part []byte) error { return c.Data.UnmarshalBinary(part) }
 
 // merge is the reducer.
 func (c checkpoint[V, E, M]) merge(u checkpoint[V, E, M]) checkpoint[V, E, M] {
@@ -216,17 +228,26 @@ func (c *computing[V, E, M, Out]) compute(ctx context.Context, t *graph.Task, s 
 	if err != nil {
 		return u, err
 	}
-	if u.Data, err = pack(snapshot); err != nil {
+	var secrets bool
+	if u.Data, secrets, err = pack(snapshot, t.Scope().Clean); err != nil {
 		return u, err
 	}
 	u.Step, u.Vertices, u.Active, u.Messages, u.Aggregates = snapshot.Step, c.run.Vertices(), c.run.Active(), c.sent, snapshot.Aggregates
+	for _, a := range u.Aggregates {
+		secrets = secrets || !bytes.Equal(a, t.Scope().Clean(a))
+	}
+	if secrets {
+		c.run = nil // it goes on from what is recorded, as after a crash
+	}
 	if u.Active == 0 {
 		return u, note(ctx, t, &u)
 	}
 	if u.Next, err = c.next(ctx, u.Step-s.Step); err != nil {
 		return u, err
 	}
-	c.begin(u.Next)
+	if c.run != nil {
+		c.begin(u.Next)
+	}
 	return u, note(ctx, t, &u)
 }
 

@@ -58,6 +58,8 @@ type record struct {
 	Kind  runlog.Kind `json:"kind"`
 	Path  string      `json:"path,omitempty"`
 	Raw   []byte      `json:"raw,omitempty"`
+
+	Attachment []byte `json:"attachment,omitempty"`
 }
 
 // trailer is the last line.
@@ -150,7 +152,7 @@ func appendRecord(dst []byte, r *runlog.Record) ([]byte, error) {
 	if !utf8.ValidString(r.Path) || !utf8.ValidString(string(r.Kind)) {
 		return dst, errors.New("its kind or path is not UTF-8, which JSON cannot carry")
 	}
-	l := record{Seq: r.Seq, Epoch: r.Epoch, Time: r.Time.UTC(), Kind: r.Kind, Path: r.Path}
+	l := record{Seq: r.Seq, Epoch: r.Epoch, Time: r.Time.UTC(), Kind: r.Kind, Path: r.Path, Attachment: r.Attachment}
 	plain := len(r.Data) == 0 || inLine(r.Data)
 	if !plain {
 		l.Raw = r.Data

@@ -230,13 +230,13 @@ func (w *importing) add(ctx context.Context, r *runlog.Record) error {
 		}
 	}
 	w.epoch = r.Epoch
-	if len(w.batch) == batchRecords || w.bytes+len(r.Data) > batchBytes && len(w.batch) > 0 {
+	if len(w.batch) == batchRecords || w.bytes+r.Size() > batchBytes && len(w.batch) > 0 {
 		if err := w.flush(ctx, ""); err != nil {
 			return err
 		}
 	}
 	w.batch = append(w.batch, *r)
-	w.bytes += len(r.Data)
+	w.bytes += r.Size()
 	return nil
 }
 
@@ -377,7 +377,7 @@ func (in *lines) next() (r *runlog.Record, end bool, err error) {
 	r = &runlog.Record{}
 	var raw []byte
 	err = object(b, map[string]any{
-		"seq": &r.Seq, "epoch": &r.Epoch, "time": &r.Time, "kind": &r.Kind, "path": &r.Path, "data": &r.Data, "raw": &raw,
+		"seq": &r.Seq, "epoch": &r.Epoch, "time": &r.Time, "kind": &r.Kind, "path": &r.Path, "data": &r.Data, "raw": &raw, "attachment": &r.Attachment,
 	}, "seq", "epoch", "time", "kind")
 	r.Time = r.Time.UTC()
 	switch {

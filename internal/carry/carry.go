@@ -28,6 +28,8 @@ type Record struct {
 	Kind runlog.Kind     `json:"kind"`
 	Path string          `json:"path,omitempty"`
 	Data json.RawMessage `json:"data,omitempty"`
+
+	Attachment []byte `json:"attachment,omitempty"`
 }
 
 // Scope holds the effects and questions of one scope.

@@ -53,6 +53,8 @@ type record struct {
 	Kind  runlog.Kind     `json:"kind"`
 	Path  string          `json:"path,omitempty"`
 	Data  json.RawMessage `json:"data,omitempty"`
+
+	Attachment []byte `json:"-"` // whoever computes with it reads the store
 }
 
 // A Source is a run that executes here. Its methods are called from several goroutines.

@@ -15,6 +15,7 @@ import (
 type disk interface {
 	open(path string, flag int) (tape, error)
 	rename(from, to string) error
+	link(from, to string) error // gives a file a second name
 	syncDir(dir string) error
 }
 
@@ -42,6 +43,8 @@ func (realDisk) open(path string, flag int) (tape, error) {
 }
 
 func (realDisk) rename(from, to string) error { return os.Rename(from, to) }
+
+func (realDisk) link(from, to string) error { return os.Link(from, to) }
 
 func (realDisk) syncDir(dir string) error { return localfs.SyncDir(dir) }
 

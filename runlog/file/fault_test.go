@@ -88,6 +88,13 @@ func (y *story) append(ctx context.Context, id string, i, n, size int, status ru
 	for range n {
 		b.Records = append(b.Records, runlog.Record{Kind: runlog.KindEvent, Path: name, Time: time.Unix(1e9, 0), Data: json.RawMessage(`{"x":"` + strings.Repeat("x", size) + `"}`)})
 	}
+	if y.rnd.IntN(3) > 0 && len(b.Records) > 0 { // a log of it is not worth compressing
+		noise := make([]byte, 2*size+1)
+		for i := range noise {
+			noise[i] = byte(y.rnd.Uint32())
+		}
+		b.Records[0].Attachment = noise
+	}
 	r.sizes[r.acked+n] = name
 	err := l.Append(ctx, b)
 	switch {

@@ -30,7 +30,8 @@ import (
 const (
 	logMagic  = "sstplog\n"
 	holdMagic = "ssthold\n"
-	version   = 1
+	version   = 1 // of a store, and of a log
+	shelved   = 2 // of a log whose former ones are not all compressed
 
 	headerFixed = 8 + 4 + 4 + 4 + nonceSize
 	holdFixed   = 8 + 4 + 4
@@ -45,6 +46,7 @@ const (
 
 // A header begins a log and says what never changes about its run.
 type header struct {
+	version  uint32 // 0 for the first
 	nonce    [nonceSize]byte
 	id       string
 	no       uint64 // the creation number
@@ -117,7 +119,7 @@ func (h *header) encode() []byte {
 	b = append(b, h.nonce[:]...)
 	b = h.appendFields(b)
 	b = append(b, h.prev[:]...)
-	binary.LittleEndian.PutUint32(b[8:], version)
+	binary.LittleEndian.PutUint32(b[8:], max(h.version, version))
 	binary.LittleEndian.PutUint32(b[12:], uint32(len(b)))
 	binary.LittleEndian.PutUint32(b[16:], checksum(b[:16], b[20:]))
 	h.size = int64(len(b))
@@ -128,7 +130,7 @@ func (h *header) encode() []byte {
 type versionError struct{ version uint32 }
 
 func (e *versionError) Error() string {
-	return fmt.Sprintf("version %d was written by a newer superstep (this one reads up to %d); update superstep to open it", e.version, version)
+	return fmt.Sprintf("version %d was written by a newer superstep (this one reads up to %d); update superstep to open it", e.version, shelved)
 }
 
 var errFormat = errors.New("it is damaged")
@@ -145,12 +147,13 @@ func decodeHeader(b []byte) (*header, error) {
 	if checksum(b[:16], b[20:size]) != binary.LittleEndian.Uint32(b[16:]) {
 		return nil, fmt.Errorf("%w: the checksum of its header is wrong", errFormat)
 	}
-	if v := binary.LittleEndian.Uint32(b[8:]); v > version {
+	v := binary.LittleEndian.Uint32(b[8:])
+	if v > shelved {
 		return nil, &versionError{v}
-	} else if v != version {
+	} else if v < version {
 		return nil, fmt.Errorf("%w: its header has version %d", errFormat, v)
 	}
-	h := &header{size: int64(size)}
+	h := &header{size: int64(size), version: v}
 	copy(h.nonce[:], b[20:])
 	d := decoder{b: b[headerFixed:size]}
 	h.decodeFields(&d)

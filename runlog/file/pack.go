@@ -14,14 +14,28 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-const packSuffix = ".zst"
+// The former logs of a run are files with one of these suffixes: compressed, or as they were.
+const packSuffix, plainSuffix = ".zst", ".log"
 
 // packMost bounds what a packed log may claim to be: a segment and a batch of the
 // largest records.
 const packMost = 1 << 32
 
-// packName returns the file of the former log that begins with a record.
+// packName returns the file of the compressed former log that begins with a record.
 func packName(base uint64) string { return fmt.Sprintf("%020d%s", base, packSuffix) }
+
+// plainName returns the file of the former log that begins with a record and is as it was.
+func plainName(base uint64) string { return fmt.Sprintf("%020d%s", base, plainSuffix) }
+
+// baseOf returns the first record of a former log, given the name of its file.
+func baseOf(name string) (base uint64, ok bool) {
+	text, is := strings.CutSuffix(name, packSuffix)
+	if !is {
+		text, is = strings.CutSuffix(name, plainSuffix)
+	}
+	base, err := strconv.ParseUint(text, 10, 64)
+	return base, is && err == nil && base > 0 && (name == packName(base) || name == plainName(base))
+}
 
 // packed returns the first records of the former logs that are there, in order.
 func packed(dir string) ([]uint64, error) {
@@ -36,14 +50,12 @@ func packed(dir string) ([]uint64, error) {
 	}
 	var bases []uint64
 	for _, name := range names {
-		text, ok := strings.CutSuffix(name, packSuffix)
-		base, err := strconv.ParseUint(text, 10, 64)
-		if ok && err == nil && base > 0 && packName(base) == name {
+		if base, ok := baseOf(name); ok {
 			bases = append(bases, base)
 		}
 	}
 	slices.Sort(bases)
-	return bases, nil
+	return slices.Compact(bases), nil
 }
 
 // A packer compresses and reads what is compressed. It is made when it is first needed.
@@ -62,6 +74,14 @@ func (p *packer) make() error {
 		}
 	})
 	return p.err
+}
+
+// worth reports whether a log is worth compressing, by a sample of it.
+func (p *packer) worth(sample []byte) (bool, error) {
+	if err := p.make(); err != nil {
+		return false, err
+	}
+	return len(p.enc.EncodeAll(sample, nil)) < len(sample)/16*15, nil
 }
 
 // pack compresses a log, and makes sure that it can be read again.
@@ -87,9 +107,17 @@ func (p *packer) unpack(b []byte) ([]byte, error) {
 	return p.dec.DecodeAll(b, nil)
 }
 
+// former returns the file of the former log that begins with a record.
+func former(dir string, base uint64) string {
+	plain := filepath.Join(dir, plainName(base))
+	if _, err := os.Stat(plain); err == nil {
+		return plain
+	}
+	return filepath.Join(dir, packName(base))
+}
+
 // loadPack reads a former log. Its header is checked and its entries are not.
-func (s *store) loadPack(dir string, base uint64) (*header, []byte, error) {
-	path := filepath.Join(dir, packName(base))
+func (s *store) loadPack(path string) (*header, []byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, nil, err
@@ -101,9 +129,11 @@ func (s *store) loadPack(dir string, base uint64) (*header, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	data, err := s.packer.unpack(b)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errFormat, err)
+	data := b
+	if strings.HasSuffix(path, packSuffix) {
+		if data, err = s.packer.unpack(b); err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", errFormat, err)
+		}
 	}
 	h, err := decodeHeader(data)
 	if err != nil {

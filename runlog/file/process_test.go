@@ -79,6 +79,9 @@ func appendForever(ctx context.Context, s *Store) error {
 	}
 	for {
 		b := batch(2)
+		if os.Getenv("TEST_NOISE") != "" {
+			b = noise(2)
+		}
 		if err := l.Append(ctx, b); err != nil {
 			if errors.Is(err, runlog.ErrFenced) {
 				_, renewErr := l.Renew(ctx)
@@ -268,10 +271,16 @@ func TestKilledAtFailpoints(t *testing.T) {
 		{"file.after-rename:3", 22, 22},
 		{"file.before-rename:4", 22, 22},
 		{"file.after-rename:4", 22, 22},
+		{"file.after-link:1", 2, 2}, // 3,000 bytes in a batch, so each is a former log by itself
+		{"file.after-link:2", 4, 4},
 	} {
 		t.Run(c.die, func(t *testing.T) {
 			dir := t.TempDir()
-			child := startChild(t, dir, "TEST_ROLE=append", "TEST_DIE="+c.die)
+			env := []string{"TEST_ROLE=append", "TEST_DIE=" + c.die}
+			if strings.Contains(c.die, "link") {
+				env = append(env, "TEST_NOISE=1")
+			}
+			child := startChild(t, dir, env...)
 			last, _ := child.acked(0)
 			_ = child.Wait()
 			s := openTest(t, dir, nil)

@@ -123,8 +123,8 @@ func (r *reading) former(h *header) error {
 		return located(r.chain, r.dir, 0, "the file of its former records is missing")
 	}
 	for ; i < len(bases); i++ {
-		path := filepath.Join(r.dir, packName(bases[i]))
-		was, data, err := r.s.loadPack(r.dir, bases[i])
+		path := former(r.dir, bases[i])
+		was, data, err := r.s.loadPack(path)
 		if errors.Is(err, errFormat) || errors.Is(err, fs.ErrNotExist) {
 			return located(r.chain, path, 0, err.Error())
 		}

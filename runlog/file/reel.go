@@ -160,9 +160,30 @@ func readHold(dir string) (*hold, bool) {
 	return nil, false
 }
 
-// rotate puts the log away, compressed, and begins a new one. On an error the log is as before,
-// unless the error wraps ErrUnknown.
-func (r *reel) rotate(st *state) error {
+// sampleSize is how many bytes in the middle of a log show whether it is worth compressing.
+const sampleSize = 64 << 10
+
+// shelve gives the log the name of a former one too, if it is not worth compressing, and reports whether it did. It does not where a file can have only
+// one name.
+func (r *reel) shelve() (bool, error) {
+	sample := make([]byte, min(sampleSize, r.size))
+	if _, err := r.f.ReadAt(sample, (r.size-int64(len(sample)))/2); err != nil {
+		return false, err
+	}
+	if worth, err := r.s.packer.worth(sample); worth || err != nil {
+		return false, err
+	}
+	path := filepath.Join(r.dir, plainName(r.h.base))
+	os.Remove(path) // of a process that died here
+	if r.s.disk.link(r.path(), path) != nil {
+		return false, nil
+	}
+	r.s.fail("file.after-link")
+	return true, r.s.disk.syncDir(r.dir)
+}
+
+// compress puts a compressed copy of the log beside it.
+func (r *reel) compress(st *state) error {
 	h, data, err := r.load()
 	if err != nil {
 		return err
@@ -175,10 +196,20 @@ func (r *reel) rotate(st *state) error {
 		return err
 	}
 	path := filepath.Join(r.dir, packName(h.base))
-	if err := r.s.put(path, path+".tmp", old); err != nil {
+	return r.s.put(path, path+".tmp", old)
+}
+
+// rotate puts the log away, compressed if that is worth it, and begins a new one. On an error the log is as before,
+// unless the error wraps ErrUnknown.
+func (r *reel) rotate(st *state) error {
+	next := *r.h
+	if plain, err := r.shelve(); err != nil {
+		return err
+	} else if plain {
+		next.version = shelved
+	} else if err := r.compress(st); err != nil {
 		return err
 	}
-	next := *r.h
 	next.base, next.prev = st.Seq+1, st.Hash
 	if _, err := rand.Read(next.nonce[:]); err != nil {
 		return err

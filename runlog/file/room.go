@@ -228,7 +228,6 @@ func isDebris(name string, base uint64) bool {
 	if strings.HasSuffix(name, ".tmp") {
 		return true
 	}
-	text, ok := strings.CutSuffix(name, packSuffix)
-	n, err := strconv.ParseUint(text, 10, 64)
-	return ok && err == nil && n >= base && packName(n) == name
+	n, ok := baseOf(name)
+	return ok && n >= base
 }

@@ -117,6 +117,22 @@ func (d *shim) rename(from, to string) error {
 	return nil
 }
 
+func (d *shim) link(from, to string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.ask("link", from); err != nil {
+		return &fs.PathError{Op: "link", Path: from, Err: err}
+	}
+	if err := d.realDisk.link(from, to); err != nil {
+		return err
+	}
+	dir, name := d.find(from)
+	n := dir.live[name]
+	dir, name = d.find(to)
+	dir.live[name] = n
+	return nil
+}
+
 func (d *shim) syncDir(path string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

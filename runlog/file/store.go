@@ -5,6 +5,7 @@
 //
 //	log        the newest records: a header, then batches of frames that each end in a mark
 //	N.zst      older records, from number N on: a former log, whole, compressed with zstd
+//	N.log      the same of a log that was not worth compressing, as it was
 //	hold       who holds the run, until when, and how much of the log was acknowledged
 //	lock       locked by whoever changes the run, for as long as the change takes
 //
@@ -15,7 +16,7 @@
 // damage, since a write begins only when the one before it is durable: what cannot be read and has a later write behind it, or was acknowledged, is
 // damage, and gives [runlog.CorruptError].
 //
-// When a log has grown to SegmentSize, the next append compresses it into a file of its own
+// When a log has grown to SegmentSize, the next append compresses it into a file of its own, or renames it,
 // and begins a new one. Files other than the log's end are only ever replaced as a whole: data,
 // fsync, rename, fsync of the directory. After an error of fsync the file is closed, opened
 // again, cut back to what was acknowledged, synced and checked. If that works nothing
@@ -79,7 +80,8 @@ type Options struct {
 	// "file.before-write", "file.mid-write" (half of the batch is written; without a Failpoint
 	// it is written in one piece), "file.before-sync", "file.after-sync" (durable, but nobody
 	// knows yet), "file.before-rename" and "file.after-rename" (of a file that is replaced,
-	// a folder that is made, or one that is deleted). It must return or end the process.
+	// a folder that is made, or one that is deleted), and "file.after-link" (of a log that
+	// will be a former one as it is). It must return or end the process.
 	// Default: none.
 	Failpoint func(name string)
 }

@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"context"
+	crand "crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -98,6 +99,16 @@ func batch(n int) *runlog.Batch {
 		b.Records = append(b.Records, runlog.Record{
 			Kind: runlog.KindEvent, Time: time.Unix(1e9, 0), Data: json.RawMessage(`{"text":"some text"}`),
 		})
+	}
+	return b
+}
+
+// noise returns a batch of n records that cannot be compressed.
+func noise(n int) *runlog.Batch {
+	b := batch(n)
+	for i := range b.Records {
+		b.Records[i].Attachment = make([]byte, 1500)
+		_, _ = crand.Read(b.Records[i].Attachment)
 	}
 	return b
 }
@@ -282,10 +293,17 @@ func TestClosed(t *testing.T) {
 }
 
 func TestFormerLogs(t *testing.T) {
+	t.Run("compressed", func(t *testing.T) { testFormerLogs(t, packName, batch) })
+	t.Run("plain", func(t *testing.T) { testFormerLogs(t, plainName, noise) })
+}
+
+func testFormerLogs(t *testing.T, nameOf func(uint64) string, batch func(int) *runlog.Batch) {
 	s := openTest(t, t.TempDir(), &Options{SegmentSize: 2000})
 	l := create(t, s, "r")
 	for i := range 100 {
-		appendTo(t, l, i%3+1)
+		if err := l.Append(t.Context(), batch(i%3+1)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	head := info(t, s, "r").Head
 	bases, err := packed(s.runDir("r"))
@@ -314,17 +332,17 @@ func TestFormerLogs(t *testing.T) {
 		t.Fatalf("%d records", len(recs))
 	}
 	// Each of them is needed, and a damaged one is named.
-	path := filepath.Join(s.runDir("r"), packName(bases[2]))
+	path := filepath.Join(s.runDir("r"), nameOf(bases[2]))
 	was, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, break_ := range map[string]func() error{
-		"cut":   func() error { return os.WriteFile(path, was[:len(was)-1], 0o600) },
+		"cut":   func() error { return os.WriteFile(path, was[:20], 0o600) },
 		"gone":  func() error { return os.Remove(path) },
 		"empty": func() error { return os.WriteFile(path, nil, 0o600) },
 		"other": func() error {
-			b, err := os.ReadFile(filepath.Join(s.runDir("r"), packName(bases[1])))
+			b, err := os.ReadFile(filepath.Join(s.runDir("r"), nameOf(bases[1])))
 			return errors.Join(err, os.WriteFile(path, b, 0o600))
 		},
 	} {
@@ -342,6 +360,13 @@ func TestFormerLogs(t *testing.T) {
 		if err := os.WriteFile(path, was, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(path, was[:len(was)-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var damage *runlog.CorruptError
+	if _, err := other.Read(t.Context(), "r", 1, 0); !errors.As(err, &damage) || damage.Seq < bases[2] || damage.Seq > bases[3] || !strings.Contains(damage.Why, filepath.Base(path)) {
+		t.Errorf("of a file that lost its last byte: %v", err)
 	}
 }
 
@@ -500,7 +525,7 @@ func TestNewerLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	size := binary.LittleEndian.Uint32(b[12:])
-	b[8] = version + 1
+	b[8] = shelved + 1
 	binary.LittleEndian.PutUint32(b[16:], checksum(b[:16], b[20:size]))
 	if err := errors.Join(os.WriteFile(path, b, 0o600), os.Remove(filepath.Join(s.runDir("a"), holdName))); err != nil {
 		t.Fatal(err)

@@ -174,10 +174,17 @@ func (f *fixture) seqs(recs []runlog.Record, from, to uint64) {
 }
 
 func record(i int) runlog.Record {
-	return runlog.Record{
+	r := runlog.Record{
 		Kind: runlog.KindTaskDone, Path: fmt.Sprintf("node/%d", i), Time: start.Add(time.Duration(i) * time.Second),
 		Data: json.RawMessage(fmt.Sprintf(`{"n":%d,"s":"é \u0000 \ud800 '\"%%_"}`, i)),
 	}
+	if i%3 > 0 {
+		r.Attachment = append([]byte("\x00\n\xff{}'"), byte(i))
+	}
+	if i%6 == 2 {
+		r.Data = nil
+	}
+	return r
 }
 
 func records(n int) []runlog.Record {
@@ -189,7 +196,7 @@ func records(n int) []runlog.Record {
 }
 
 func sameRecord(a, b runlog.Record) bool {
-	return a.Seq == b.Seq && a.Epoch == b.Epoch && a.Time.Equal(b.Time) && a.Kind == b.Kind && a.Path == b.Path && bytes.Equal(a.Data, b.Data)
+	return a.Seq == b.Seq && a.Epoch == b.Epoch && a.Time.Equal(b.Time) && a.Kind == b.Kind && a.Path == b.Path && bytes.Equal(a.Data, b.Data) && bytes.Equal(a.Attachment, b.Attachment)
 }
 
 var logCases = []testCase{

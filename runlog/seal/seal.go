@@ -53,7 +53,8 @@ func (e *UnauthenticatedError) Unwrap() error {
 }
 
 const (
-	version    = 1
+	version    = 1 // of a seal
+	attached   = 2 // of that of a record with an attachment
 	nonceSize  = 12
 	tagSize    = 16
 	headSize   = 2 + 4 // mark, version, name of the key
@@ -103,7 +104,7 @@ type sealed struct {
 func (s *sealed) Unwrap() runlog.Store { return s.store }
 
 // seal appends the sealed form of plain to dst.
-func seal(dst []byte, k *Key, a cipher.AEAD, plain, place []byte) []byte {
+func seal(dst []byte, version byte, k *Key, a cipher.AEAD, plain, place []byte) []byte {
 	dst = append(dst, runlog.SealMark, version)
 	dst = append(dst, k.name[:]...)
 	var nonce [nonceSize]byte
@@ -125,8 +126,8 @@ func (keyError) says() string { return "encrypted with key " }
 
 func (e keyError) Error() string { return e.says() + hex.EncodeToString(e[:]) }
 
-// open opens what seal made, in place. The AEAD of a key comes from the function.
-func open(data, place []byte, key func(name [4]byte) (cipher.AEAD, error)) ([]byte, error) {
+// open opens what seal made in that version, in place. The AEAD of a key comes from the function.
+func open(data []byte, version byte, place []byte, key func(name [4]byte) (cipher.AEAD, error)) ([]byte, error) {
 	switch {
 	case len(data) == 0 || data[0] != runlog.SealMark:
 		return nil, errPlain
@@ -159,9 +160,9 @@ func explain(err error, id string, seq uint64) error {
 	return fmt.Errorf("run %s: opening its seal: %w", id, err)
 }
 
-// place returns what a sealed record is bound to, beside its run, which is in the key.
-func place(dst []byte, id string, r *runlog.Record) []byte {
-	dst = append(dst, "superstep record 1\x00"...)
+// place returns what a sealed record is bound to, beside its run, which is in the key. The version is that of its seal.
+func place(dst []byte, id string, version byte, r *runlog.Record) []byte {
+	dst = append(append(append(dst, "superstep record "...), '0'+version), 0)
 	dst = binary.AppendUvarint(dst, uint64(len(id)))
 	dst = append(dst, id...)
 	dst = binary.AppendUvarint(dst, uint64(len(r.Kind)))
@@ -178,7 +179,7 @@ func (s *sealed) openSummary(info *runlog.Info) {
 	if info.Summary == "" {
 		return
 	}
-	plain, err := open([]byte(info.Summary), summaryPlace(info.ID), func(name [4]byte) (cipher.AEAD, error) {
+	plain, err := open([]byte(info.Summary), version, summaryPlace(info.ID), func(name [4]byte) (cipher.AEAD, error) {
 		k, ok := s.keys[name]
 		if !ok {
 			return nil, keyError(name)
@@ -196,7 +197,7 @@ func titlePlace(id string) []byte { return []byte("superstep title 1\x00" + id) 
 func (s *sealed) sealTitle(id string, run *runlog.NewRun) *runlog.NewRun {
 	plain := binary.AppendUvarint(nil, uint64(len(run.Workflow)))
 	plain = append(append(plain, run.Workflow...), run.Title...)
-	box := seal(nil, &s.first, s.titles[s.first.name], plain, titlePlace(id))
+	box := seal(nil, version, &s.first, s.titles[s.first.name], plain, titlePlace(id))
 	out := *run
 	out.Workflow, out.Title = workflow, titleMark+base64.RawURLEncoding.EncodeToString(box)
 	return &out
@@ -209,7 +210,7 @@ func (s *sealed) openTitle(info *runlog.Info) error {
 	if !ok || err != nil || info.Workflow != workflow {
 		return errPlain
 	}
-	plain, err := open(box, titlePlace(info.ID), func(name [4]byte) (cipher.AEAD, error) {
+	plain, err := open(box, version, titlePlace(info.ID), func(name [4]byte) (cipher.AEAD, error) {
 		if a := s.titles[name]; a != nil {
 			return a, nil
 		}
@@ -218,12 +219,11 @@ func (s *sealed) openTitle(info *runlog.Info) error {
 	if err != nil {
 		return err
 	}
-	n, size := binary.Uvarint(plain)
-	if size <= 0 || n > uint64(len(plain)-size) {
+	name, rest, ok := part(plain)
+	if !ok {
 		return errChanged
 	}
-	plain = plain[size:]
-	info.Workflow, info.Title = string(plain[:n]), string(plain[n:])
+	info.Workflow, info.Title = string(name), string(rest)
 	return nil
 }
 
@@ -321,8 +321,12 @@ func (s *sealed) Read(ctx context.Context, id string, from uint64, limit int) ([
 	var scratch []byte
 	for i := range recs {
 		r := &recs[i]
-		scratch = place(scratch[:0], id, r)
-		if oerr := openRecord(r, scratch, key); oerr != nil {
+		version := byte(version)
+		if len(r.Data) > 1 && r.Data[1] == attached {
+			version = attached
+		}
+		scratch = place(scratch[:0], id, version, r)
+		if oerr := openRecord(r, version, scratch, key); oerr != nil {
 			return recs[:i], explain(oerr, id, r.Seq)
 		}
 	}
@@ -330,24 +334,36 @@ func (s *sealed) Read(ctx context.Context, id string, from uint64, limit int) ([
 }
 
 // openRecord puts back what a record was before it was sealed.
-func openRecord(r *runlog.Record, place []byte, key func(name [4]byte) (cipher.AEAD, error)) error {
+func openRecord(r *runlog.Record, version byte, place []byte, key func(name [4]byte) (cipher.AEAD, error)) error {
 	if r.Path != "" {
 		return errPlain
 	}
-	plain, err := open(r.Data, place, key)
+	plain, err := open(r.Data, version, place, key)
 	if err != nil {
 		return err
 	}
-	n, size := binary.Uvarint(plain)
-	if size <= 0 || n > uint64(len(plain)-size) {
+	path, rest, ok := part(plain)
+	data := rest
+	if ok && version == attached {
+		data, r.Attachment, ok = part(rest)
+	}
+	if !ok {
 		return errChanged
 	}
-	plain = plain[size:]
-	r.Path, r.Data = string(plain[:n]), nil
-	if rest := plain[n:]; len(rest) > 0 {
-		r.Data = rest[:len(rest):len(rest)]
+	if r.Path, r.Data = string(path), nil; len(data) > 0 {
+		r.Data = data[:len(data):len(data)]
 	}
 	return nil
+}
+
+// part splits off the first part of what was sealed, which begins with its length.
+func part(plain []byte) (first, rest []byte, ok bool) {
+	n, size := binary.Uvarint(plain)
+	if size <= 0 || n > uint64(len(plain)-size) {
+		return nil, nil, false
+	}
+	plain = plain[size:]
+	return plain[:n:n], plain[n:], true
 }
 
 // RequestCancel implements runlog.Store.
@@ -389,7 +405,7 @@ func (l *sealedLog) Append(ctx context.Context, b *runlog.Batch) error {
 		}
 	}
 	if b.Summary != "" {
-		hidden.Summary = string(seal(nil, &l.key, l.aead, []byte(b.Summary), summaryPlace(l.id)))
+		hidden.Summary = string(seal(nil, version, &l.key, l.aead, []byte(b.Summary), summaryPlace(l.id)))
 	}
 	if cap(l.plain) > 1<<20 {
 		l.plain = nil // do not keep what one large record took
@@ -421,10 +437,15 @@ func (l *sealedLog) seal(out *runlog.Record, r runlog.Record, seq uint64) error 
 		return fmt.Errorf("run %s: record %d (%s) has a path of %d bytes, at most %d are allowed", l.id, seq, r.Kind, len(r.Path), runlog.MaxPath)
 	}
 	r.Seq, r.Epoch = seq, l.epoch
-	l.place = place(l.place[:0], l.id, &r)
-	l.plain = binary.AppendUvarint(l.plain[:0], uint64(len(r.Path)))
-	l.plain = append(append(l.plain, r.Path...), r.Data...)
+	version := byte(version)
+	l.plain = append(binary.AppendUvarint(l.plain[:0], uint64(len(r.Path))), r.Path...)
+	if len(r.Attachment) > 0 {
+		version = attached
+		l.plain = binary.AppendUvarint(l.plain, uint64(len(r.Data)))
+	}
+	l.plain = append(append(l.plain, r.Data...), r.Attachment...)
+	l.place = place(l.place[:0], l.id, version, &r)
 	box := make([]byte, 0, overhead+len(l.plain))
-	*out = runlog.Record{Kind: r.Kind, Time: r.Time, Data: seal(box, &l.key, l.aead, l.plain, l.place)}
+	*out = runlog.Record{Kind: r.Kind, Time: r.Time, Data: seal(box, version, &l.key, l.aead, l.plain, l.place)}
 	return nil
 }

@@ -25,6 +25,8 @@ type line struct {
 	Kind  runlog.Kind     `json:"kind"`
 	Path  string          `json:"path,omitempty"`
 	Data  json.RawMessage `json:"data,omitempty"`
+
+	Attachment []byte `json:"-"`
 }
 
 // Names returns the sessions there are, sorted.
