@@ -480,7 +480,11 @@ func (e *Engine) outlast(ctx context.Context, r *Run, late <-chan struct{}) bool
 	case <-long:
 		return false
 	case <-r.stuck:
-		return false
+		select {
+		case <-late: // what has just ended is seen as not moving, too
+		default:
+			return false
+		}
 	}
 	return true
 }
