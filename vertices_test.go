@@ -328,7 +328,9 @@ func TestVerticesSecrets(t *testing.T) {
 					return vertex.Halt
 				}
 				return vertex.Stay
-			}}, Result: func(r *vertex.Run[told, nothing, string]) (string, error) { return fmt.Sprint(r.Values()[0].Text, r.Values()[2].Text), nil }}, err
+			}}, Result: func(r *vertex.Run[told, nothing, string]) (string, error) {
+			return fmt.Sprint(r.Values()[0].Text, r.Values()[2].Text), nil
+		}}, err
 	}, &workflow.VerticesOptions{Every: 1})
 	if err != nil {
 		t.Fatal(err)

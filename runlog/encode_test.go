@@ -249,7 +249,9 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // ever, so they are only added to, in a file of the next version.
 func TestFrameGolden(t *testing.T) {
 	t.Run("v1", func(t *testing.T) { testFrameGolden(t, filepath.Join("testdata", "frames.v1"), nil) })
-	t.Run("v2", func(t *testing.T) { testFrameGolden(t, filepath.Join("testdata", "frames.v2"), []byte("\x00\xffbytes")) })
+	t.Run("v2", func(t *testing.T) {
+		testFrameGolden(t, filepath.Join("testdata", "frames.v2"), []byte("\x00\xffbytes"))
+	})
 }
 
 func testFrameGolden(t *testing.T, name string, attachment []byte) {
