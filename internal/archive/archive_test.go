@@ -185,7 +185,7 @@ func same(t testing.TB, a runlog.Store, ida string, b runlog.Store, idb string) 
 		if a.Seq == 1 { // which the import marks
 			a.Data, b.Data = unmarked(t, a.Data), unmarked(t, b.Data)
 		}
-		return a.Seq == b.Seq && a.Time.Equal(b.Time) && a.Kind == b.Kind && a.Path == b.Path && bytes.Equal(a.Data, b.Data)
+		return a.Seq == b.Seq && a.Time.Equal(b.Time) && a.Kind == b.Kind && a.Path == b.Path && bytes.Equal(a.Data, b.Data) && bytes.Equal(a.Attachment, b.Attachment)
 	}) {
 		t.Errorf("%v\nbecame\n%v", one, two)
 	}
@@ -402,6 +402,9 @@ func kinds(n int) []runlog.Record {
 		recs[i] = runlog.Record{Kind: all[i%len(all)], Time: time.Unix(int64(i)*1e6, int64(i)).UTC(), Path: strings.Repeat("päth[<\"\\\n>]/", i%3)}
 		if d := data[i%len(data)]; d != "" {
 			recs[i].Data = json.RawMessage(d)
+		}
+		if i%4 == 3 {
+			recs[i].Attachment = []byte("\x00\xff\n")
 		}
 		if i == 0 {
 			recs[i].Data = json.RawMessage(`{"workflow":"w","inputs":{"a": [1,"<&>"]}}`)
