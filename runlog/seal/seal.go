@@ -335,7 +335,7 @@ func (s *sealed) Read(ctx context.Context, id string, from uint64, limit int) ([
 
 // openRecord puts back what a record was before it was sealed.
 func openRecord(r *runlog.Record, version byte, place []byte, key func(name [4]byte) (cipher.AEAD, error)) error {
-	if r.Path != "" {
+	if r.Path != "" || len(r.Attachment) > 0 {
 		return errPlain
 	}
 	plain, err := open(r.Data, version, place, key)

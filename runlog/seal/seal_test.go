@@ -132,6 +132,7 @@ func records() []runlog.Record {
 		}
 	}
 	recs[1].Kind = runlog.KindSnapshot
+	recs[2].Attachment = []byte(canary)
 	return recs
 }
 
@@ -142,7 +143,7 @@ func check(t testing.TB, s runlog.Store) {
 		t.Fatal(err)
 	}
 	if !slices.EqualFunc(recs, records(), func(a, b runlog.Record) bool {
-		return a.Kind == b.Kind && a.Path == b.Path && a.Time.Equal(b.Time) && bytes.Equal(a.Data, b.Data)
+		return a.Kind == b.Kind && a.Path == b.Path && a.Time.Equal(b.Time) && bytes.Equal(a.Data, b.Data) && bytes.Equal(a.Attachment, b.Attachment)
 	}) {
 		t.Fatalf("read %v", recs)
 	}
@@ -355,6 +356,7 @@ func TestForgery(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(r *runlog.Record){
+		"an attachment":         func(r *runlog.Record) { r.Attachment = []byte("x") },
 		"another run's record":  func(r *runlog.Record) { *r = foreign[1] },
 		"another sequence":      func(r *runlog.Record) { r.Seq = 7 },
 		"another epoch":         func(r *runlog.Record) { r.Epoch++ },
@@ -383,6 +385,13 @@ func TestForgery(t *testing.T) {
 		}
 	}
 	f := forged{Store: m, change: func(recs []runlog.Record) []runlog.Record {
+		recs[2].Data[1]-- // as if it had no attachment
+		return recs
+	}}
+	if recs, err := sealed(t, f, key).Read(t.Context(), id, 1, 9); !errors.As(err, new(*seal.UnauthenticatedError)) || len(recs) != 2 {
+		t.Errorf("the version of a record with an attachment: %d records, error %v", len(recs), err)
+	}
+	f = forged{Store: m, change: func(recs []runlog.Record) []runlog.Record {
 		recs[1].Data[2] ^= 1
 		return recs
 	}}
