@@ -14,7 +14,7 @@ import (
 // place in the batch, so that followers of a run see the stored form. The result has the optional
 // abilities of the store, see runlog.As.
 //
-// The names of a run's workflow and graph are not redacted. A record is refused if it has a secret
+// The names of a run's workflow and graph are not redacted, nor are attachments, which whoever writes them keeps clean. A record is refused if it has a secret
 // in a name by which a resumed run finds its work: a path, the name of a node, or the key of a
 // task, an effect or a question. Live records, which are never stored, are redacted one by one, so
 // a secret that a model writes in two pieces is shown.
