@@ -248,7 +248,7 @@ func (w *Workflow) Parse(words []string, named map[string][]string, base map[str
 		switch {
 		case ok && slices.Contains(names, key):
 			given[key] = append(given[key], value)
-		case ok && meant(key):
+		case ok && meant(key, names):
 			given[key] = append(given[key], value)
 			slips[key] = true
 		default:
@@ -315,9 +315,9 @@ func (w *Workflow) Parse(words []string, named map[string][]string, base map[str
 }
 
 // meant reports whether the part of a word before an equals sign reads like the name of an input. Ordinary text has
-// equals signs too, but rarely behind a first word of its own.
-func meant(key string) bool {
-	return len(key) > 2 && !strings.ContainsFunc(key, func(c rune) bool {
+// equals signs too, but rarely behind a first word of its own, and of two letters only by chance one that is like a name.
+func meant(key string, names []string) bool {
+	return (len(key) > 2 || len(key) == 2 && suggest.Closest(key, names) != "") && !strings.ContainsFunc(key, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-')
 	})
 }

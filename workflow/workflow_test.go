@@ -131,6 +131,8 @@ func TestParse(t *testing.T) {
 		{name: "a slip", words: []string{"propmt=p", "target=t"}, bad: []string{`unknown input "propmt"; did you mean "prompt"? (for text with an equals sign, put -- before it)`, "prompt is required (what to do)"}},
 		{name: "a slip with spaces", words: []string{"propmt=what is it", "target=t"}, bad: []string{`unknown input "propmt"; did you mean "prompt"? (for text with an equals sign, put -- before it)`, "prompt is required (what to do)"}},
 		{name: "an unknown name", words: []string{"p", "depth=3", "target=t"}, bad: []string{`unknown input "depth"; known: prompt, target, count, rate, dry, tags, extra (for text with an equals sign, put -- before it)`}},
+		{name: "a short slip", words: []string{"p", "rte=1", "dr=1", "ab=1", "target=t"}, bad: []string{`unknown input "dr"; did you mean "dry"? (for text with an equals sign, put -- before it)`,
+			`unknown input "rte"; did you mean "rate"? (for text with an equals sign, put -- before it)`}},
 		{name: "text with an equals sign", words: []string{"is x=1 what", "target=t"}, want: `{"prompt":"is x=1 what","target":"t"}`},
 		{name: "all is text after --", words: []string{"target=t", "--", "propmt=p", "target=u", "--"}, want: `{"prompt":"propmt=p target=u --","target":"t"}`},
 		{name: "a named slip", words: []string{"p", "target=t"}, named: map[string][]string{"cuont": {"3"}}, bad: []string{`unknown input "cuont"; did you mean "count"?`}},
