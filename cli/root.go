@@ -336,7 +336,11 @@ func unknownCommand(a *app, parent *cobra.Command, args []string) error {
 			hint = fmt.Sprintf("; did you mean `%s run %s`?", a.cfg.Name, w.Name)
 		}
 	}
-	return usage(fmt.Sprintf("unknown command %q for %s%s", word, parent.CommandPath(), hint))
+	var next []string
+	if hint == "" {
+		next = []string{"all commands: " + parent.CommandPath() + " --help"}
+	}
+	return usage(fmt.Sprintf("unknown command %q for %s%s", word, parent.CommandPath(), hint), next...)
 }
 
 // elsewhereCommand returns the command that an unknown word probably stands for: one that other
