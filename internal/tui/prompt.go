@@ -309,6 +309,9 @@ func (p *prompting) form(f question.Form) (json.RawMessage, bool) {
 			if values[i], ok = p.field(&f[i]); !ok {
 				return nil, false
 			}
+			if no, ok := f.Declined(values[0]); ok {
+				return json.RawMessage(no), true
+			}
 		}
 		answer, err := question.Fit(p.q, f.Object(values))
 		if err == nil {
