@@ -720,13 +720,16 @@ func TestACPTrust(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(recipes, "theirs.yaml"), []byte("name: theirs\nsteps:\n  - {id: who, ask: \"Who?\"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(d.dir, ".mcp.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	e := d.open(false)
 	id := e.session(d.dir)
 	e.shows("/brief ")
 	if strings.Contains(e.shown(), "/theirs") {
 		t.Error("it is offered")
 	}
-	e.has(e.prompt(id, "/theirs"), "wait for your decision", "You said /theirs")
+	e.has(e.prompt(id, "/theirs"), "wait for your decision", "some tools cannot be used: .mcp.json:1:2: the file ends", "You said /theirs")
 	f := d.open(false, "--trust-project")
 	f.session(d.dir)
 	f.shows("/theirs ")
