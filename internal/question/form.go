@@ -29,7 +29,8 @@ type Field struct {
 	Required    bool
 	Needed      bool // unless the form is declined
 
-	schema json.RawMessage
+	decides bool // whether the others count
+	schema  json.RawMessage
 }
 
 // A Form holds the fields of a question, in the order in which they are asked.
@@ -42,7 +43,7 @@ func FormOf(schema json.RawMessage) Form {
 		Type       any
 		Properties json.RawMessage
 		Required   []string
-		Then       struct{ Required []string }
+		If, Then   json.RawMessage
 	}
 	if json.Unmarshal(schema, &s) != nil || s.Type != "object" || len(s.Properties) == 0 {
 		return nil
@@ -72,8 +73,12 @@ func FormOf(schema json.RawMessage) Form {
 		out = append(out, Field{Name: key, Type: kind, Description: p.Description, Default: p.Default, Enum: p.Enum, Required: slices.Contains(s.Required, key),
 			schema: schema})
 	}
+	var then struct{ Required []string }
+	_ = json.Unmarshal(s.Then, &then) // there may be none
 	for i := range out {
-		out[i].Needed = out.Declinable() && slices.Contains(s.Then.Required, out[i].Name)
+		x := &out[i]
+		x.decides = i == 0 && x.Required && len(s.If) > 0 && len(x.Enum) == 2 && string(x.Enum[0]) == accepting && string(x.Enum[1]) == declining
+		x.Needed = out[0].decides && slices.Contains(then.Required, x.Name)
 	}
 	return out
 }
@@ -85,9 +90,7 @@ const (
 )
 
 // Declinable reports whether the first field of the form decides whether the rest of it counts.
-func (f Form) Declinable() bool {
-	return len(f) > 0 && f[0].Required && len(f[0].Enum) == 2 && string(f[0].Enum[0]) == accepting && string(f[0].Enum[1]) == declining
-}
+func (f Form) Declinable() bool { return len(f) > 0 && f[0].decides }
 
 // Declined returns the answer that declines the form, if that is what the value of its first field says.
 func (f Form) Declined(first json.RawMessage) (answer string, ok bool) {

@@ -294,8 +294,8 @@ func formOf(in any) (*form, error) {
 	q.schema.PropertyOrder = append([]string{q.decision}, names...)
 	q.schema.Required = []string{q.decision}
 	q.schema.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}
+	q.schema.If = &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{q.decision: {Const: &accepted}}}
 	if needs := slices.DeleteFunc(s.Required, func(name string) bool { return s.Properties[name] == nil }); len(needs) > 0 {
-		q.schema.If = &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{q.decision: {Const: &accepted}}}
 		q.schema.Then = &jsonschema.Schema{Required: needs}
 	}
 	return q, nil
