@@ -180,7 +180,7 @@ func valueOf(q *runlog.Question, form url.Values) (json.RawMessage, error) {
 				return nil, err
 			}
 			values[i] = v
-			if no, ok := fields.Declined(values[0]); ok {
+			if no, ok := fields.Decline(values[0]); ok {
 				return question.Fit(q, no)
 			}
 		}

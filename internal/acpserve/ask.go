@@ -272,7 +272,7 @@ func (v *view) form(ctx context.Context, q *transcript.Question) json.RawMessage
 		case err != nil || out.Action != "accept":
 			return nil
 		case form.Declinable():
-			out.Content = form.Accepted(out.Content)
+			out.Content = form.Accept(out.Content)
 		}
 		answer, err := json.Marshal(out.Content)
 		if err != nil {

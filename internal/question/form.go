@@ -92,15 +92,15 @@ const (
 // Declinable reports whether the first field of the form decides whether the rest of it counts.
 func (f Form) Declinable() bool { return len(f) > 0 && f[0].decides }
 
-// Declined returns the answer that declines the form, if that is what the value of its first field says.
-func (f Form) Declined(first json.RawMessage) (answer string, ok bool) {
+// Decline returns the answer that declines the form, if that is what the value of its first field says.
+func (f Form) Decline(first json.RawMessage) (answer string, ok bool) {
 	if !f.Declinable() || string(first) != declining {
 		return "", false
 	}
 	return f[:1].Object([]json.RawMessage{first}), true
 }
 
-// Rest returns the schema of a form that can be declined, for whoever has other means to decline it. Accepted completes the answer.
+// Rest returns the schema of a form that can be declined, for whoever has other means to decline it. Accept completes the answer.
 func (f Form) Rest() json.RawMessage {
 	properties, required := map[string]json.RawMessage{}, []string{}
 	for _, x := range f[1:] {
@@ -112,8 +112,8 @@ func (f Form) Rest() json.RawMessage {
 	return rest
 }
 
-// Accepted returns the answer to a form of which Rest was filled in.
-func (f Form) Accepted(rest map[string]json.RawMessage) map[string]json.RawMessage {
+// Accept returns the answer to a form of which Rest was filled in.
+func (f Form) Accept(rest map[string]json.RawMessage) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{f[0].Name: json.RawMessage(accepting)}
 	maps.Copy(out, rest)
 	return out
@@ -229,7 +229,7 @@ func (f Form) Wrong(answer string) string {
 		return fmt.Sprintf("want a JSON object such as %s, got %s", f.Example(), got(json.RawMessage(answer)))
 	}
 	var out, names []string
-	_, declined := f.Declined(values[f[0].Name])
+	_, declined := f.Decline(values[f[0].Name])
 	for i := range f {
 		x := &f[i]
 		names = append(names, x.Name)

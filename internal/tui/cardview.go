@@ -402,7 +402,7 @@ func (c *cardView) fill() tea.Cmd {
 		return nil
 	}
 	c.values[c.field] = v
-	if no, ok := c.form.Declined(c.values[0]); ok {
+	if no, ok := c.form.Decline(c.values[0]); ok {
 		return c.give(no)
 	}
 	if c.field+1 < len(c.form) {

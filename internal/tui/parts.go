@@ -100,7 +100,7 @@ func (p painter) asked(q *transcript.Question, w int) []string {
 	}
 	answer := q.Answer
 	if q.Denied {
-		answer = refused(q.By)
+		answer = denial(q.By)
 	}
 	if q.By != "" && q.By != "person" {
 		answer += " (" + q.By + ")"
@@ -108,8 +108,8 @@ func (p painter) asked(q *transcript.Question, w int) []string {
 	return []string{cut(" ? "+transcript.Line(q.Question), max(12, w-4-ansi.StringWidth(transcript.Line(answer)))) + p.pal.Dim(" → "+cut(transcript.Line(answer), w/2))}
 }
 
-// refused returns the word for a question that was not answered.
-func refused(by string) string {
+// denial returns the word for a question that was not answered.
+func denial(by string) string {
 	if by == runlog.ByInterruption {
 		return "withdrawn"
 	}

@@ -52,7 +52,7 @@ func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer,
 	}
 	p.who = pal.Yellow("?") + " " + pal.Bold(question.Asks(q.Path, q))
 	if q.Call == nil {
-		p.say("\n" + p.who + " " + p.quoting(p.asked) + "\n" + p.choices())
+		p.say("\n" + p.who + " " + p.quoteLines(p.asked) + "\n" + p.choices())
 	} else {
 		_, height := a.size()
 		p.call(max(6, min(30, height-16)))
@@ -83,8 +83,8 @@ func (p *prompting) say(s string) {
 	p.session.change(p.live, func() { p.live.ask(s) })
 }
 
-// quoting breaks the lines of a text that are a stranger's words, so that the terminal does not, see quote.
-func (p *prompting) quoting(text string) string {
+// quoteLines breaks the lines of a text that are a stranger's words, so that the terminal does not, see quote.
+func (p *prompting) quoteLines(text string) string {
 	width, _ := p.screen.size()
 	var out []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -323,7 +323,7 @@ func (p *prompting) form(f question.Form) (json.RawMessage, bool) {
 			if values[i], ok = p.field(&f[i]); !ok {
 				return nil, false
 			}
-			if no, ok := f.Declined(values[0]); ok {
+			if no, ok := f.Decline(values[0]); ok {
 				return json.RawMessage(no), true
 			}
 		}
@@ -338,7 +338,7 @@ func (p *prompting) form(f question.Form) (json.RawMessage, bool) {
 // field asks for one field until the value fits. It returns nil for an omitted field.
 func (p *prompting) field(f *question.Field) (json.RawMessage, bool) {
 	if f.Description != "" {
-		p.say("  " + strings.ReplaceAll(p.quoting(transcript.Line(f.Description)), "\n", "\n  ") + "\n")
+		p.say("  " + strings.ReplaceAll(p.quoteLines(transcript.Line(f.Description)), "\n", "\n  ") + "\n")
 	}
 	for i, v := range f.Enum {
 		p.say(fmt.Sprintf("  %d. %s\n", i+1, transcript.Line(transcript.Value(v))))
