@@ -304,12 +304,19 @@ func asking() (*workflow.Workflow, error) {
 		if s["free"] == "true" {
 			q.Options = nil
 		}
-		if d := s["default"]; d != "" {
+		served := s["default"] == "server" // as an MCP server asks
+		if d := s["default"]; served {
+			q = &runlog.Question{Key: "q", Kind: runlog.QuestionForm, Text: "Server air asks.\n\n> " + strings.Repeat("word ", 15), Schema: json.RawMessage(
+				`{"type":"object","properties":{"decision":{"enum":["accept","decline"]},"seat":{"type":"integer"}},"required":["decision"],"if":{"properties":{"decision":{"const":"accept"}}},"then":{"required":["seat"]}}`)}
+		} else if d != "" {
 			q.Default, _ = json.Marshal(d)
 		}
 		raw, err := graph.Ask[json.RawMessage](ctx, *q)
 		if err != nil {
 			return nil, err
+		}
+		if served {
+			return values{"out": "answered " + string(raw)}, nil
 		}
 		var answer string
 		err = json.Unmarshal(raw, &answer)

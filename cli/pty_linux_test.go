@@ -418,6 +418,20 @@ output: "{{steps.details.output}}"
 	}
 }
 
+// The words of an MCP server keep their mark where the terminal is too narrow for them, and its form is declined by one field.
+func TestTerminalServerAsks(t *testing.T) {
+	t.Parallel()
+	c := open(t, 50, 40, nil, "run", "ask", "default=server")
+	c.until("decision (1-2): ")
+	if screen := ansi.Strip(c.screen()); !strings.Contains(screen, "\r\n> "+strings.Repeat("word ", 9)+"\r\n> word word") {
+		t.Errorf("%s", screen)
+	}
+	c.typed("2\n")
+	if code := c.exit(); code != 0 || !strings.Contains(ansi.Strip(c.screen()), `answered {"decision":"decline"}`) || strings.Contains(c.screen(), "seat (") {
+		t.Errorf("exit code %d\n%s", code, c.screen())
+	}
+}
+
 func TestTerminalPromptLeftOpen(t *testing.T) {
 	t.Parallel()
 	c := open(t, 80, 24, nil, "run", "ask")

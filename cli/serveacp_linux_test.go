@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
@@ -91,6 +94,8 @@ func (d *editorDesk) model(r *modeltest.ParsedRequest) modeltest.Reply {
 	switch {
 	case strings.Contains(text, "ASK"):
 		return args("ask_user", map[string]any{"question": "Which region?", "options": []string{"eu", "us"}})
+	case strings.Contains(text, "BOOK"):
+		return args("mcp__air__book", map[string]any{})
 	case strings.Contains(text, "OPEN"):
 		return args("ask_user", map[string]any{"question": "Which name?"})
 	case strings.Contains(text, "SLOW"):
@@ -145,7 +150,8 @@ type editor struct {
 	updates []acp.SessionUpdate
 	asked   []acp.RequestPermissionRequest
 	decide  func(ctx context.Context, p *acp.RequestPermissionRequest) string // the kind of option to choose, "" to cancel
-	fill    func(message string) map[string]any                               // a form, nil to decline
+	fill    func(message string) map[string]any                               // a form, nil to decline, an empty one to close it
+	form    string                                                            // the last one, as JSON
 	closed  int                                                               // requests that the server closed
 }
 
@@ -363,7 +369,17 @@ func (e *editor) RequestPermission(ctx context.Context, p acp.RequestPermissionR
 
 // UnstableCreateElicitation implements a method that clients with forms have.
 func (e *editor) UnstableCreateElicitation(_ context.Context, p acp.UnstableCreateElicitationRequest) (acp.UnstableCreateElicitationResponse, error) {
-	if values := e.fill(p.Form.Message); values != nil {
+	form, err := json.Marshal(p.Form.RequestedSchema)
+	if err != nil {
+		return acp.UnstableCreateElicitationResponse{}, err
+	}
+	e.mu.Lock()
+	e.form = string(form)
+	e.mu.Unlock()
+	switch values := e.fill(p.Form.Message); {
+	case values != nil && len(values) == 0:
+		return acp.NewUnstableCreateElicitationResponseCancel(), nil
+	case values != nil:
 		return acp.UnstableCreateElicitationResponse{Accept: &acp.UnstableCreateElicitationAccept{Action: "accept", Content: values}}, nil
 	}
 	return acp.NewUnstableCreateElicitationResponseDecline(), nil
@@ -483,6 +499,59 @@ func TestACPQuestions(t *testing.T) {
 	if n != 2 { // the first did not fit
 		t.Errorf("%d forms", n)
 	}
+}
+
+// What an MCP server asks is a form without our decision where the client has forms, and else a text in which its words make no Markdown. It is accepted,
+// declined, or closed and then answered by the next prompt.
+func TestACPServerAsks(t *testing.T) {
+	t.Parallel()
+	d := newEditorDesk(t)
+	s := mcp.NewServer(&mcp.Implementation{Name: "air", Version: "1"}, nil)
+	s.AddTool(&mcp.Tool{Name: "book", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		res, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "![Which](http://x.test) seat?\n```\n**superstep asks:** yes?", RequestedSchema: json.RawMessage(
+			`{"type":"object","required":["name","seat"],"properties":{"name":{"type":"string"},"seat":{"type":"integer","minimum":1},"price":{"type":"number"},"window":{"type":"boolean"},"class":{"type":"string","enum":["economy","business"]}}}`)})
+		if err != nil {
+			return nil, err
+		}
+		content, err := json.Marshal(res.Content)
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: res.Action + string(content)}}}, err
+	})
+	server := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
+	t.Cleanup(server.Close)
+	if err := os.WriteFile(filepath.Join(d.dir, ".mcp.json"), []byte(`{"mcpServers":{"air":{"type":"http","url":"`+server.URL+`"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.command("trust", "--yes")
+	const words = "````\nMCP server air asks, while mcp__air__book runs. These are its words; give it no password or other secret.\n\n> ![Which](http://x.test) seat?\n> ```\n> **superstep asks:** yes?\n"
+	const ada = `{"class":"business","name":"Ada","price":2.5,"seat":9,"window":true}`
+
+	f := d.open(true)
+	id := f.session(d.dir)
+	f.decide = always("allow_always")
+	var asked []string
+	f.fill = func(message string) (values map[string]any) {
+		asked = append(asked, message)
+		if err := json.Unmarshal([]byte([]string{`{"name":"Ada"}`, ada, "null", "{}"}[min(len(asked), 4)-1]), &values); err != nil {
+			t.Error(err)
+		}
+		return values
+	}
+	f.has(f.prompt(id, "BOOK"), "It is accept"+ada+", then.")
+	if len(asked) != 2 || !strings.HasSuffix(asked[0], words+"````") || !strings.HasPrefix(asked[1], "seat is missing") {
+		t.Errorf("asked %q", asked)
+	}
+	if strings.Contains(f.form, "decision") || !strings.Contains(f.form, `"required":["name","seat"]`) || !strings.Contains(f.form, `"enum":["economy","business"]`) {
+		t.Errorf("the form is %s", f.form)
+	}
+	f.has(f.prompt(id, "BOOK"), "It is declinenull, then.")
+	f.has(f.prompt(id, "BOOK"), words, "Your next message is the answer.")
+	f.has(f.prompt(id, "decline"), "It is declinenull, then.")
+
+	e := d.open(false)
+	id = e.session(d.dir)
+	e.has(e.prompt(id, "BOOK"), words, "seat      a whole number (needed)", "or decline\n````", "Your next message is the answer.")
+	e.has(e.prompt(id, `{"decision":"accept"}`), "name is missing; seat is missing")
+	e.has(e.prompt(id, `{"decision":"accept",`+ada[1:]), "It is accept"+ada+", then.")
 }
 
 // A prompt while the lead works is a steer. A cancelled turn ends at once, and the chat goes on.
@@ -651,13 +720,16 @@ func TestACPTrust(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(recipes, "theirs.yaml"), []byte("name: theirs\nsteps:\n  - {id: who, ask: \"Who?\"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(d.dir, ".mcp.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	e := d.open(false)
 	id := e.session(d.dir)
 	e.shows("/brief ")
 	if strings.Contains(e.shown(), "/theirs") {
 		t.Error("it is offered")
 	}
-	e.has(e.prompt(id, "/theirs"), "wait for your decision", "You said /theirs")
+	e.has(e.prompt(id, "/theirs"), "wait for your decision", "some tools cannot be used: .mcp.json:1:2: the file ends", "You said /theirs")
 	f := d.open(false, "--trust-project")
 	f.session(d.dir)
 	f.shows("/theirs ")

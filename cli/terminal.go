@@ -255,6 +255,7 @@ func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
 	if items, err := h.Decisions(); err == nil {
 		c.Untrusted = len(slices.DeleteFunc(items, func(d host.Decision) bool { return d.State == host.Trusted }))
 	}
+	c.Broken = h.Broken()
 	c.Documents = !atHome(b.a) && host.HasDocuments(".")
 	if dir, _ := h.Folder("id"); dir != "" {
 		c.RunFiles = filepath.Dir(dir)

@@ -180,6 +180,9 @@ func valueOf(q *runlog.Question, form url.Values) (json.RawMessage, error) {
 				return nil, err
 			}
 			values[i] = v
+			if no, ok := fields.Decline(values[0]); ok {
+				return question.Fit(q, no)
+			}
 		}
 		return question.Fit(q, fields.Object(values))
 	}

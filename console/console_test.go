@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"html"
 	"io"
 	"maps"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/stores"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -36,10 +38,19 @@ type talk struct {
 	Topic, Answer string
 }
 
+// serverForm is a form as an MCP server asks for one.
+const serverForm = `{"type":"object","properties":{"decision":{"type":"string","enum":["accept","decline"]},"name":{"type":"string","description":"> Your name"},"seat":{"type":"integer","minimum":1},
+	"price":{"type":"number"},"window":{"type":"boolean"},"class":{"type":"string","enum":["economy","business"]}},"required":["decision"],"additionalProperties":false,
+	"if":{"properties":{"decision":{"const":"accept"}}},"then":{"required":["name","seat"]}}`
+
 // askFlow asks a question, and gives what was answered.
 func askFlow() (*workflow.Workflow, error) {
 	g := graph.New("talk", func(s talk, u string) talk { s.Answer += u; return s })
 	g.Add("ask", func(ctx context.Context, s talk) (string, error) {
+		if s.Topic == "server" {
+			answer, err := graph.Ask[json.RawMessage](ctx, graph.Question{Kind: runlog.QuestionForm, Text: "MCP server air asks.\n\n> Which <b>seat</b>?\n> Superstep asks", Schema: json.RawMessage(serverForm)})
+			return string(answer), err
+		}
 		return graph.Ask[string](ctx, graph.Question{Text: "Is " + s.Topic + " good?", Options: []string{"yes", "no"}})
 	})
 	g.Edge(graph.Start, "ask")
@@ -245,6 +256,38 @@ func questionOf(page string) url.Values {
 		form.Set(m[1], m[2])
 	}
 	return form
+}
+
+// What an MCP server asks has its words apart from ours, and is accepted with all that is needed, or declined with nothing.
+func TestServerAsks(t *testing.T) {
+	_, ts := serve(t, &Options{})
+	accepted := url.Values{"field.decision": {"accept"}, "field.name": {"Ada"}, "field.seat": {"9"}, "field.price": {"2.5"}, "field.window": {"yes"}, "field.class": {"business"}}
+	for want, c := range map[string]struct{ fields, wrong url.Values }{
+		`{"decision":"accept","name":"Ada","seat":9,"price":2.5,"window":true,"class":"business"}`: {accepted, url.Values{"field.decision": {"accept"}, "field.name": {"Ada"}}},
+		`{"decision":"decline"}`: {url.Values{"field.decision": {"decline"}, "field.seat": {"none"}}, url.Values{}},
+	} {
+		id, page := start(t, ts, "server")
+		for _, want := range []string{`<div class="text">MCP server air asks.</div><blockquote class="text">Which &lt;b&gt;seat&lt;/b&gt;?`, "\nSuperstep asks</blockquote>", "<span>seat *</span>", "a text: &gt; Your name", "<option>business</option>"} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the page lacks %s:\n%s", want, page)
+			}
+		}
+		for _, x := range []struct {
+			fields url.Values
+			code   int
+		}{{c.wrong, 422}, {c.fields, 303}} {
+			form := questionOf(page)
+			maps.Copy(form, x.fields)
+			if res, body := send(t, ts, "POST", "/runs/"+id+"/answer", "operator-token", form); res.StatusCode != x.code || x.code == 422 && !strings.Contains(body, " is required") {
+				t.Errorf("%v gives %d: %s", x.fields, res.StatusCode, body)
+			}
+		}
+		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(html.UnescapeString(page), want); {
+			if _, page = send(t, ts, "GET", "/runs/"+id, "operator-token", nil); time.Now().After(deadline) {
+				t.Fatalf("no %s\n%s", want, page)
+			}
+		}
+	}
 }
 
 var streamOf = regexp.MustCompile(`data-stream="([^"]*)" data-since="([^"]*)"`)

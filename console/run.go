@@ -394,6 +394,7 @@ type askCard struct {
 	ID, Run, Path, Key, Digest string
 	Kind                       runlog.QuestionKind
 	Who, Task, Text            string
+	Words                      string // of a stranger, behind Text
 	Call                       *runlog.QuestionCall
 	Body                       string // of the call, in full
 	Lines                      []diffLine
@@ -464,6 +465,9 @@ func (s *server) card(id, run string, q *transcript.Question, acts bool) *askCar
 		c.Free = question.Others(asked) && c.Kind != runlog.QuestionPermission && c.Kind != runlog.QuestionGate
 	case form != nil:
 		c.Form = form.With(asked.Default)
+		if form.Declinable() {
+			c.Text, c.Words, _ = strings.Cut(strings.ReplaceAll(c.Text, "\n> ", "\n"), "\n\n")
+		}
 	default:
 		c.Free = true
 		if t := question.TypeOf(asked.Schema); t == "boolean" {

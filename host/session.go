@@ -68,6 +68,9 @@ func (p *project) start(ctx context.Context, model string, n *needs) (s *Session
 	}
 	if p.of == "" { // else it was said at the start
 		p.tellPassed()
+		if text := p.broken(); text != "" {
+			p.h.cfg.Notice(text)
+		}
 	}
 	s = &Session{p: p, model: model}
 	defer func() {
@@ -244,6 +247,28 @@ func (p *project) load(ctx context.Context, in *sandbox.Sandbox, use *usage) ([]
 		return nil, nil
 	}
 	return script.LoadAll(ctx, found, p.scriptOptions(in))
+}
+
+// Broken returns one line about files of tools and MCP servers that cannot be used, such as a .mcp.json that is no JSON, or "" if all can.
+func (h *Host) Broken() string {
+	p, err := h.project()
+	if err != nil {
+		return "" // which is said where the project is used
+	}
+	return p.broken()
+}
+
+func (p *project) broken() string {
+	wrong := slices.DeleteFunc(p.ToolProblems(), func(x catalog.Problem) bool { return x.Warning })
+	if len(wrong) == 0 {
+		return ""
+	}
+	more := ""
+	if n := len(wrong) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %d more)", n)
+	}
+	wrong[0].File = p.Shown(wrong[0].File)
+	return fmt.Sprintf("some tools cannot be used: %v%s; superstep tools list shows what is wrong", wrong[0], more)
 }
 
 // tellPassed reports the unused definitions of the project.

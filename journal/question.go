@@ -337,9 +337,6 @@ const during = "during/"
 // AskedDuring reports whether an effect asked the question while it ran, see [Scope.Asker]. Its words may be those of a stranger, such as an MCP server.
 func AskedDuring(q *runlog.Question) bool { return strings.HasPrefix(q.Key, during) }
 
-// byInterruption is the recorded author of the denial of such a question whose effect was stopped, or did not survive a crash.
-const byInterruption = "interruption"
-
 // asksDuring reports whether a record belongs to such a question.
 func asksDuring(r *runlog.Record) bool {
 	return (r.Kind == runlog.KindAsked || r.Kind == runlog.KindAnswered) && bytes.HasPrefix(r.Data, []byte(`{"key":"`+during))
@@ -355,7 +352,7 @@ func (s *Scope) Asker(ctx context.Context) (ask func(ctx context.Context, stoppe
 		return nil, nil
 	}
 	for _, key := range s.openDuring() {
-		if err := s.Withdraw(ctx, byInterruption, key); err != nil {
+		if err := s.Withdraw(ctx, runlog.ByInterruption, key); err != nil {
 			return nil, err
 		}
 	}
@@ -368,7 +365,7 @@ func (s *Scope) Asker(ctx context.Context) (ask func(ctx context.Context, stoppe
 		}
 		asked := *q
 		mu.Lock()
-		for given := byInterruption; given == byInterruption; {
+		for given := runlog.ByInterruption; given == runlog.ByInterruption; {
 			next[hash]++
 			asked.Key = s.Own(fmt.Sprintf("%s%s-%d", during, hash, next[hash]))
 			a, _, _ := s.question(asked.Key)
@@ -409,7 +406,7 @@ func (s *Scope) await(ctx context.Context, stopped <-chan struct{}, q *runlog.Qu
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
-		return nil, errors.Join(err, s.Withdraw(context.WithoutCancel(ctx), byInterruption, q.Key))
+		return nil, errors.Join(err, s.Withdraw(context.WithoutCancel(ctx), runlog.ByInterruption, q.Key))
 	}
 	if errors.Is(err, ErrDenied) {
 		return nil, nil

@@ -27,6 +27,9 @@ type End struct {
 // ByRun is the author of the answer to a QuestionRun.
 const ByRun = "run"
 
+// ByInterruption is the author of the denial of a question whose call was stopped, or did not survive a crash, while it asked.
+const ByInterruption = "interruption"
+
 // idDigits is how many digits follow the ID of the root in the ID of a child.
 const idDigits = 12
 

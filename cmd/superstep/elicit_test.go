@@ -107,3 +107,19 @@ func TestServerPrompt(t *testing.T) {
 		}
 	}
 }
+
+// A file of servers that cannot be read is told of on one line where a run begins, and fails nothing.
+func TestBrokenServers(t *testing.T) {
+	w := newSite(t)
+	plant(t, w.dir, map[string]string{".mcp.json": `{"mcpServers": {"a": {"command": }}`, ".vscode/mcp.json": `[]`})
+	if code, _, errs := w.run("trust", "--yes"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, errs)
+	}
+	const want = "some tools cannot be used: .mcp.json:1:34: not JSON: invalid character '}' looking for beginning of value (and 1 more); superstep tools list shows what is wrong\n"
+	if code, out, errs := w.run("run", "agent", "hi"); code != 0 || strings.Count(errs, want) != 1 || strings.Contains(out, "cannot be used") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	if code, _, errs := w.run("run", "agent", "hi", "--quiet"); code != 0 || strings.Contains(errs, "cannot be used") {
+		t.Errorf("exit code %d\n%s", code, errs)
+	}
+}

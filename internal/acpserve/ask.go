@@ -126,9 +126,18 @@ func (x *session) reply(ctx context.Context, v *view, q *transcript.Question, te
 	return false, x.server.engine.Answer(ctx, v.id, q.Asked.Path, &runlog.Answer{Key: q.Asked.Key, Value: value, By: "person"})
 }
 
+// asker says which task asks.
+func asker(q *transcript.Question) string {
+	return "**" + (&transcript.Task{Path: q.Path}).Label() + " asks:**"
+}
+
 // asText returns a question as text.
 func asText(q *transcript.Question) string {
-	text := "**" + (&transcript.Task{Path: q.Path}).Label() + " asks:** " + question.Headed(q.Header, q.Question)
+	form := question.FormOf(q.Asked.Schema)
+	if form.Declinable() { // the words of a stranger, of which Markdown could make something else
+		return asker(q) + "\n\n" + fenced(q.Question+"\n\n"+strings.Join(form.Lines(), "\n")+"\n\nsuch as "+form.Example()+" or decline")
+	}
+	text := asker(q) + " " + question.Headed(q.Header, q.Question)
 	if question.Kind(&q.Asked) == runlog.QuestionPermission { // in full words: a slip must not allow anything
 		return text + "\n\nAnswer " + strings.Join(q.Options, ", ") + ", or say why not."
 	}
@@ -138,8 +147,8 @@ func asText(q *transcript.Question) string {
 			text += ": " + about
 		}
 	}
-	if f := question.FormOf(q.Asked.Schema); f != nil {
-		text += "\n\n" + strings.Join(f.Lines(), "\n") + "\n\nsuch as `" + f.Example() + "`"
+	if form != nil {
+		text += "\n\n" + strings.Join(form.Lines(), "\n") + "\n\nsuch as `" + form.Example() + "`"
 	}
 	return text
 }
@@ -226,10 +235,14 @@ func (v *view) subject(q *transcript.Question) *call {
 	return c
 }
 
-// form asks by a form until the answer fits. It returns nil if the user declines.
+// form asks by a form until the answer fits. It returns nil if the user gives no answer. To decline is an answer to what can be declined.
 func (v *view) form(ctx context.Context, q *transcript.Question) json.RawMessage {
 	x, text := v.session, asText(q)
-	schema, one := q.Asked.Schema, question.FormOf(q.Asked.Schema) == nil
+	form := question.FormOf(q.Asked.Schema)
+	schema, one := q.Asked.Schema, form == nil
+	if form.Declinable() {
+		schema, text = form.Rest(), asker(q)+"\n\n"+fenced(q.Question)
+	}
 	if one {
 		field := map[string]any{"type": "string", "title": "Answer"}
 		switch kind := question.TypeOf(q.Asked.Schema); {
@@ -252,8 +265,14 @@ func (v *view) form(ctx context.Context, q *transcript.Question) json.RawMessage
 		}](x.server.conn, ctx, sdk.ClientMethodElicitationCreate, map[string]any{
 			"sessionId": x.id, "mode": "form", "message": strings.TrimSpace(wrong + "\n\n" + text), "requestedSchema": schema, "_meta": meta(v.id),
 		})
-		if err != nil || out.Action != "accept" {
+		switch {
+		case err == nil && out.Action == "decline" && form.Declinable():
+			no, _ := question.Fit(&q.Asked, out.Action) // which always fits
+			return no
+		case err != nil || out.Action != "accept":
 			return nil
+		case form.Declinable():
+			out.Content = form.Accept(out.Content)
 		}
 		answer, err := json.Marshal(out.Content)
 		if err != nil {

@@ -308,8 +308,13 @@ func (x *session) greet() {
 	if was {
 		return
 	}
-	if c, err := x.folder.Catalog(x.ctx); err == nil && c.Untrusted > 0 {
-		x.say(fmt.Sprintf("_%d items of this project wait for your decision and are not used: `%s trust`_", c.Untrusted, x.server.opt.Name))
+	if c, err := x.folder.Catalog(x.ctx); err == nil {
+		if c.Untrusted > 0 {
+			x.say(fmt.Sprintf("_%d items of this project wait for your decision and are not used: `%s trust`_", c.Untrusted, x.server.opt.Name))
+		}
+		if c.Broken != "" {
+			x.say(fenced(transcript.Clean(c.Broken)))
+		}
 	}
 	if unused > 0 {
 		x.say("_The MCP servers of this editor are not used. Those of the project and of your own configuration are._")

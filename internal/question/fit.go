@@ -13,6 +13,9 @@ import (
 
 // Fit converts a typed answer to JSON, or returns an error that describes the expected answer.
 func Fit(q *runlog.Question, s string) (json.RawMessage, error) {
+	if f := FormOf(q.Schema); f.Declinable() && strings.EqualFold(strings.TrimSpace(s), "decline") {
+		s, _ = f.Decline(json.RawMessage(declining))
+	}
 	s = decision(q, s)
 	text, err := json.Marshal(s)
 	if err != nil {

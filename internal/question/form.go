@@ -27,8 +27,10 @@ type Field struct {
 	Default     json.RawMessage
 	Enum        []json.RawMessage
 	Required    bool
+	Needed      bool // unless the form is declined
 
-	schema json.RawMessage
+	decides bool // whether the others count
+	schema  json.RawMessage
 }
 
 // A Form holds the fields of a question, in the order in which they are asked.
@@ -41,6 +43,7 @@ func FormOf(schema json.RawMessage) Form {
 		Type       any
 		Properties json.RawMessage
 		Required   []string
+		If, Then   json.RawMessage
 	}
 	if json.Unmarshal(schema, &s) != nil || s.Type != "object" || len(s.Properties) == 0 {
 		return nil
@@ -70,6 +73,49 @@ func FormOf(schema json.RawMessage) Form {
 		out = append(out, Field{Name: key, Type: kind, Description: p.Description, Default: p.Default, Enum: p.Enum, Required: slices.Contains(s.Required, key),
 			schema: schema})
 	}
+	var then struct{ Required []string }
+	_ = json.Unmarshal(s.Then, &then) // there may be none
+	for i := range out {
+		x := &out[i]
+		x.decides = i == 0 && x.Required && len(s.If) > 0 && len(x.Enum) == 2 && string(x.Enum[0]) == accepting && string(x.Enum[1]) == declining
+		x.Needed = out[0].decides && slices.Contains(then.Required, x.Name)
+	}
+	return out
+}
+
+// The values of the first field of a form that can be declined, which is that of an MCP server.
+const (
+	accepting = `"accept"`
+	declining = `"decline"`
+)
+
+// Declinable reports whether the first field of the form decides whether the rest of it counts.
+func (f Form) Declinable() bool { return len(f) > 0 && f[0].decides }
+
+// Decline returns the answer that declines the form, if that is what the value of its first field says.
+func (f Form) Decline(first json.RawMessage) (answer string, ok bool) {
+	if !f.Declinable() || string(first) != declining {
+		return "", false
+	}
+	return f[:1].Object([]json.RawMessage{first}), true
+}
+
+// Rest returns the schema of a form that can be declined, for whoever has other means to decline it. Accept completes the answer.
+func (f Form) Rest() json.RawMessage {
+	properties, required := map[string]json.RawMessage{}, []string{}
+	for _, x := range f[1:] {
+		if properties[x.Name] = x.schema; x.Needed {
+			required = append(required, x.Name)
+		}
+	}
+	rest, _ := json.Marshal(map[string]any{"type": "object", "properties": properties, "required": required}) // what was decoded encodes
+	return rest
+}
+
+// Accept returns the answer to a form of which Rest was filled in.
+func (f Form) Accept(rest map[string]json.RawMessage) map[string]json.RawMessage {
+	out := map[string]json.RawMessage{f[0].Name: json.RawMessage(accepting)}
+	maps.Copy(out, rest)
 	return out
 }
 
@@ -120,6 +166,8 @@ func (f *Field) About() string {
 		s += " (default " + transcript.Line(transcript.Value(f.Default)) + ")"
 	case f.Required:
 		s += " (required)"
+	case f.Needed:
+		s += " (needed)"
 	}
 	if f.Description != "" {
 		s += ": " + transcript.Line(f.Description)
@@ -181,13 +229,14 @@ func (f Form) Wrong(answer string) string {
 		return fmt.Sprintf("want a JSON object such as %s, got %s", f.Example(), got(json.RawMessage(answer)))
 	}
 	var out, names []string
+	_, declined := f.Decline(values[f[0].Name])
 	for i := range f {
 		x := &f[i]
 		names = append(names, x.Name)
 		v, ok := values[x.Name]
 		delete(values, x.Name)
 		switch {
-		case !ok && x.Required:
+		case !ok && (x.Required || x.Needed && !declined):
 			out = append(out, x.Name+" is missing")
 		case ok && !x.Takes(v):
 			out = append(out, fmt.Sprintf("%s: want %s, got %s", x.Name, x.Words(), got(v)))
@@ -233,7 +282,7 @@ func (f *Field) Label() string {
 	switch {
 	case len(f.Default) > 0:
 		what += ", Enter for " + transcript.Line(transcript.Value(f.Default))
-	case !f.Required:
+	case !f.Required && !f.Needed:
 		what += ", Enter for none"
 	}
 	return transcript.Line(f.Name) + " (" + what + "): "
@@ -246,7 +295,7 @@ func (f *Field) Read(line string) (json.RawMessage, error) {
 	switch {
 	case line == "" && len(f.Default) > 0:
 		return f.Default, nil
-	case line == "" && f.Required:
+	case line == "" && (f.Required || f.Needed):
 		return nil, errors.New(name + " is required")
 	case line == "":
 		return nil, nil

@@ -79,3 +79,34 @@ func TestFormFieldRead(t *testing.T) {
 		}
 	}
 }
+
+// A form of an MCP server is declined with a word, by whichever means, and what it needs counts only if it is accepted.
+func TestFormDeclined(t *testing.T) {
+	t.Parallel()
+	const server = `{"type":"object","properties":{"decision":{"type":"string","enum":["accept","decline"]},"seat":{"type":"integer"},"meal":{"type":"string"}},"required":["decision"],
+		"additionalProperties":false,"if":{"properties":{"decision":{"const":"accept"}}},"then":{"required":["seat"]}}`
+	q := &runlog.Question{Schema: json.RawMessage(server)}
+	for in, want := range map[string]string{
+		"decline": `{"decision":"decline"}`, " Decline ": `{"decision":"decline"}`, `{"decision":"decline"}`: `{"decision":"decline"}`, `{"decision":"accept","seat":9}`: `{"decision":"accept","seat":9}`,
+		`{"decision":"accept"}`: "seat is missing", `{"seat":9}`: "decision is missing", "accept": "want a JSON object", `{"decision":"decline","seat":"x"}`: `seat: want a whole number, got "x"`,
+	} {
+		got, err := Fit(q, in)
+		if err != nil {
+			got = json.RawMessage(err.Error())
+		}
+		if !strings.HasPrefix(string(got), want) {
+			t.Errorf("%s gave %s, want %s", in, got, want)
+		}
+	}
+	f := FormOf(q.Schema)
+	if !f.Declinable() || !f[1].Needed || f[2].Needed || f[1].Label() != "seat (a whole number): " || f[1].About() != "a whole number (needed)" {
+		t.Errorf("the form is %+v", f)
+	}
+	if got := string(f.Rest()); got != `{"properties":{"meal":{"type":"string"},"seat":{"type":"integer"}},"required":["seat"],"type":"object"}` {
+		t.Errorf("the rest is %s", got)
+	}
+	own := `{"type":"object","required":["decision"],"properties":{"decision":{"enum":["accept","decline"]},"why":{"type":"string"}}}` // of a recipe
+	if FormOf(json.RawMessage(own)).Declinable() || FormOf(json.RawMessage(detailsForm)).Declinable() || (Form)(nil).Declinable() {
+		t.Error("every form can be declined")
+	}
+}

@@ -402,6 +402,9 @@ func (c *cardView) fill() tea.Cmd {
 		return nil
 	}
 	c.values[c.field] = v
+	if no, ok := c.form.Decline(c.values[0]); ok {
+		return c.give(no)
+	}
 	if c.field+1 < len(c.form) {
 		c.turn(c.field + 1)
 		return nil
@@ -539,6 +542,19 @@ func wrapLine(s string, w, indent int) []string {
 	return out
 }
 
+// quote breaks a line as wrapLine does. The words of a stranger, which are behind "> ", are so on each line.
+func quote(s string, w int) []string {
+	words, quoted := strings.CutPrefix(s, "> ")
+	if !quoted {
+		return wrapLine(s, w, 0)
+	}
+	out := wrapLine(words, max(1, w-2), 0)
+	for i := range out {
+		out[i] = "> " + out[i]
+	}
+	return out
+}
+
 // content draws what is asked: the whole action of a permission request, or the question.
 func (c *cardView) content(w int) []string {
 	if c.width == w {
@@ -568,7 +584,7 @@ func (c *cardView) content(w int) []string {
 		}
 	} else {
 		for l := range strings.SplitSeq(strings.TrimRight(c.asked(), "\n"), "\n") {
-			add(l, 0)
+			out = append(out, quote(l, w)...)
 		}
 	}
 	c.body, c.width = out, w
@@ -691,7 +707,7 @@ func (c *cardView) prompt(w, h int) (lines []string, x, y int) {
 		}
 		lines = lines[max(0, len(lines)-h/3):]
 		if f.Description != "" {
-			lines = append(lines, wrapLine(transcript.Line(f.Description), w, 0)...)
+			lines = append(lines, quote(transcript.Line(f.Description), w)...)
 		}
 		var offered []string
 		for i, v := range f.Enum {

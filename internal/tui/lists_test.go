@@ -313,6 +313,7 @@ func TestStartPageWithoutModel(t *testing.T) {
 	t.Parallel()
 	h := newHarbour(t)
 	h.folder.Model, h.folder.NoModel, h.folder.Demo, h.folder.Documents, h.folder.Untrusted = "", "no model is configured", true, true, 2
+	h.folder.Broken = "some tools cannot be used: .mcp.json:1:34: not JSON: invalid character '}' looking for beginning of value; superstep tools list shows what is wrong"
 	h.look()
 	h.golden("nomodel")
 	h.press("m") // the page has the focus

@@ -100,12 +100,20 @@ func (p painter) asked(q *transcript.Question, w int) []string {
 	}
 	answer := q.Answer
 	if q.Denied {
-		answer = "denied"
+		answer = denial(q.By)
 	}
 	if q.By != "" && q.By != "person" {
 		answer += " (" + q.By + ")"
 	}
 	return []string{cut(" ? "+transcript.Line(q.Question), max(12, w-4-ansi.StringWidth(transcript.Line(answer)))) + p.pal.Dim(" → "+cut(transcript.Line(answer), w/2))}
+}
+
+// denial returns the word for a question that was not answered.
+func denial(by string) string {
+	if by == runlog.ByInterruption {
+		return "withdrawn"
+	}
+	return "denied"
 }
 
 // tool draws a call: one line, and with expanded what it gave.

@@ -52,7 +52,7 @@ func (k *asker) prompt(ctx context.Context, q *runlog.Question) (*runlog.Answer,
 	}
 	p.who = pal.Yellow("?") + " " + pal.Bold(question.Asks(q.Path, q))
 	if q.Call == nil {
-		p.say("\n" + p.who + " " + p.asked + "\n" + p.choices())
+		p.say("\n" + p.who + " " + p.quoteLines(p.asked) + "\n" + p.choices())
 	} else {
 		_, height := a.size()
 		p.call(max(6, min(30, height-16)))
@@ -81,6 +81,20 @@ func (p *prompting) say(s string) {
 		return
 	}
 	p.session.change(p.live, func() { p.live.ask(s) })
+}
+
+// quoteLines breaks the lines of a text that are a stranger's words, so that the terminal does not, see quote.
+func (p *prompting) quoteLines(text string) string {
+	width, _ := p.screen.size()
+	var out []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.HasPrefix(line, "> ") {
+			out = append(out, quote(line, width-3)...)
+		} else {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "\n")
 }
 
 // call shows a permission request, with that many lines of a long change, or all of them if 0.
@@ -309,6 +323,9 @@ func (p *prompting) form(f question.Form) (json.RawMessage, bool) {
 			if values[i], ok = p.field(&f[i]); !ok {
 				return nil, false
 			}
+			if no, ok := f.Decline(values[0]); ok {
+				return json.RawMessage(no), true
+			}
 		}
 		answer, err := question.Fit(p.q, f.Object(values))
 		if err == nil {
@@ -321,7 +338,7 @@ func (p *prompting) form(f question.Form) (json.RawMessage, bool) {
 // field asks for one field until the value fits. It returns nil for an omitted field.
 func (p *prompting) field(f *question.Field) (json.RawMessage, bool) {
 	if f.Description != "" {
-		p.say("  " + transcript.Line(f.Description) + "\n")
+		p.say("  " + strings.ReplaceAll(p.quoteLines(transcript.Line(f.Description)), "\n", "\n  ") + "\n")
 	}
 	for i, v := range f.Enum {
 		p.say(fmt.Sprintf("  %d. %s\n", i+1, transcript.Line(transcript.Value(v))))

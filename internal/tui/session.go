@@ -195,7 +195,7 @@ func (s *Session) LastLine(status runlog.Status, exit int, took time.Duration) s
 	if s.run.Spent.Tokens > 0 {
 		line += " cost=" + s.run.Used().Cost.String()
 	}
-	denied := len(slices.DeleteFunc(slices.Clone(s.run.Questions), func(q *transcript.Question) bool { return !q.Denied }))
+	denied := len(slices.DeleteFunc(slices.Clone(s.run.Questions), func(q *transcript.Question) bool { return !q.Denied || q.By == runlog.ByInterruption }))
 	if denied > 0 {
 		line += fmt.Sprintf(" denied=%d", denied)
 	}

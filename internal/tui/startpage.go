@@ -85,6 +85,11 @@ func (p *startPane) build(w int) {
 			inwords.Plural(c.Untrusted, "item"), map[bool]string{true: "is", false: "are"}[c.Untrusted == 1],
 			map[bool]string{true: "it", false: "them"}[c.Untrusted == 1]), w-1))
 	}
+	if c != nil && c.Broken != "" {
+		for i, line := range wrapLine(transcript.Line(c.Broken), w-4, 0) {
+			remark(" " + map[bool]string{true: t.pal.Yellow("!"), false: " "}[i == 0] + " " + strings.TrimSpace(line))
+		}
+	}
 	const most = 5
 	if n := len(t.inbox); n > 0 {
 		heading(fmt.Sprintf("Needs you (%d)", n))

@@ -75,7 +75,7 @@ func (v *teller) tell(rec *runlog.Record, r *transcript.Run, t *transcript.Task)
 		if d.By == runlog.ByRun {
 			break
 		}
-		value := "denied"
+		value := denial(d.By)
 		if !d.Denied {
 			value = strconv.Quote(transcript.Line(transcript.Value(d.Value)))
 		}

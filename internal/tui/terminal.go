@@ -62,6 +62,7 @@ type Catalog struct {
 	Demo      bool            // whether the program has one
 	Documents bool            // there are some in the folder to ask about
 	Untrusted int             // items of the project that wait for a decision
+	Broken    string          // a line about tools that cannot be used, "" if all can
 	RunFiles  string          // the folder that holds one with the files of each run, "" if none are kept
 	// Find returns a workflow of the list for its inputs: to read them, and not to run it. It returns nil if there is none of that name.
 	Find func(name string) *workflow.Workflow

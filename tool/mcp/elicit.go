@@ -294,13 +294,9 @@ func formOf(in any) (*form, error) {
 	q.schema.PropertyOrder = append([]string{q.decision}, names...)
 	q.schema.Required = []string{q.decision}
 	q.schema.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}
+	q.schema.If = &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{q.decision: {Const: &accepted}}}
 	if needs := slices.DeleteFunc(s.Required, func(name string) bool { return s.Properties[name] == nil }); len(needs) > 0 {
-		q.schema.If = &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{q.decision: {Const: &accepted}}}
 		q.schema.Then = &jsonschema.Schema{Required: needs}
-		for _, name := range needs {
-			p := q.schema.Properties[name]
-			p.Description = strings.TrimSpace("(needed) " + p.Description)
-		}
 	}
 	return q, nil
 }
@@ -371,8 +367,13 @@ func fieldOf(raw json.RawMessage) (*jsonschema.Schema, error) {
 	} else {
 		out.Enum = offered
 	}
-	about = slices.DeleteFunc(about, func(s string) bool { return s == "" })
-	out.Description = oneLine(strings.Join(about, "; "), 300)
+	if p.Type == "array" {
+		about = append(about, "of "+strings.Join(names, ", "))
+	}
+	about = slices.DeleteFunc(about, func(s string) bool { return s == "" || s == "of " })
+	if len(about) > 0 {
+		out.Description = "> " + oneLine(strings.Join(about, "; "), 300) // its words, as those of the question
+	}
 	if len(p.Default) > 0 && len(p.Default) < 1000 && strict.CheckJSON(out, string(p.Default)) == nil {
 		out.Default = p.Default
 	}

@@ -115,8 +115,8 @@ func TestElicit(t *testing.T) {
 				Properties map[string]struct{ Description string }
 				Required   []string
 			}
-			if err := json.Unmarshal(p.schema[0], &schema); err != nil || len(schema.Properties) != 6 || schema.Properties["name"].Description != "(needed) Your name" ||
-				schema.Properties["color"].Description != "r is Red; g is Green" || !slices.Equal(schema.Required, []string{"decision"}) {
+			if err := json.Unmarshal(p.schema[0], &schema); err != nil || len(schema.Properties) != 6 || schema.Properties["name"].Description != "> Your name" ||
+				schema.Properties["color"].Description != "> r is Red; g is Green" || !slices.Equal(schema.Required, []string{"decision"}) {
 				t.Errorf("%s: the form is %s", version, p.schema[0])
 			}
 		}

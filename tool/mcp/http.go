@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/elicit"
 )
@@ -28,6 +30,7 @@ type guard struct {
 	listen  time.Duration             // for a stream to begin
 	lost    atomic.Bool               // the server no longer knows the session
 	refused atomic.Pointer[wireError] // why the last request was not answered as it should be
+	open    open
 }
 
 const sessionHeader = "Mcp-Session-Id"
@@ -36,6 +39,9 @@ func origin(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
 // RoundTrip is http.RoundTripper.
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	if g.answers(req) {
+		defer g.open.n.Add(-1)
+	}
 	if origin(req.URL) != origin(g.origin) || req.URL.User != nil {
 		err := &wireError{
 			what: fmt.Sprintf("sends us on to %s", clean.Quote(oneLine(origin(req.URL), 100))),
@@ -83,6 +89,25 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return g.check(resp)
 }
 
+// answers reports whether we answer a request of the server.
+func (g *guard) answers(req *http.Request) bool {
+	if g.open.n.Load() == 0 || req.GetBody == nil {
+		return false
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return false
+	}
+	defer body.Close()
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return false
+	}
+	msg, err := jsonrpc.DecodeMessage(data)
+	_, ok := msg.(*jsonrpc.Response)
+	return ok && err == nil
+}
+
 // noStream returns the response of a server without a stream of events.
 func noStream(req *http.Request) *http.Response {
 	return &http.Response{
@@ -110,7 +135,7 @@ func (g *guard) check(resp *http.Response) (*http.Response, error) {
 	switch {
 	case good && kind == "text/event-stream":
 		g.refused.Store(nil)
-		resp.Body = &events{src: resp.Body, in: bufio.NewReaderSize(resp.Body, 32<<10), fault: g.fault}
+		resp.Body = &events{src: resp.Body, in: bufio.NewReaderSize(resp.Body, 32<<10), fault: g.fault, open: &g.open}
 		return resp, nil
 	case good:
 		if resp.Request.Method == http.MethodPost { // the others tell of nothing that was asked
@@ -143,7 +168,11 @@ func (g *guard) check(resp *http.Response) (*http.Response, error) {
 		unsent(resp.Request.Context(), errNoSession)
 	}
 	if kind == "application/json" && len(data) > 2 {
-		if err := checkMessage(data); err != nil {
+		err := checkMessage(data)
+		if msg, wrong := jsonrpc.DecodeMessage(data); err == nil && good && wrong == nil {
+			err = g.open.read(msg)
+		}
+		if err != nil {
 			if good {
 				g.fault.set(err)
 			}
@@ -174,6 +203,7 @@ type events struct {
 	src   io.Closer
 	in    *bufio.Reader
 	fault *faultOnce
+	open  *open
 	out   bytes.Buffer
 	err   error
 }
@@ -229,7 +259,11 @@ func (e *events) event() error {
 	case name == "endpoint" && len(text) > 0:
 		fmt.Fprintf(&e.out, "event: endpoint\ndata: %s\n", text)
 	case (name == "" || name == "message") && len(text) > 0:
-		if wire := checkMessage(text); wire != nil {
+		msg, wire := decodeMessage(text)
+		if wire == nil {
+			wire = e.open.read(msg)
+		}
+		if wire != nil {
 			return e.refuse(wire)
 		}
 		fmt.Fprintf(&e.out, "event: message\ndata: %s\n", text)

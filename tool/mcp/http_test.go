@@ -299,3 +299,94 @@ func TestHTTPStateless(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// A server that has too many requests open is ended over HTTP, too, in the stream of a call and in one for everything. Those that were answered do not count.
+func TestHTTPOpenRequests(t *testing.T) {
+	t.Parallel()
+	for _, transport := range []string{mcp.HTTP, mcp.SSE} {
+		for _, answered := range []bool{true, false} {
+			t.Run(fmt.Sprint(transport, " ", answered), func(t *testing.T) {
+				t.Parallel()
+				answers, messages, sent := make(chan struct{}), make(chan string), make(chan int, 1)
+				event := func(w http.ResponseWriter, format string, args ...any) error {
+					_, err := fmt.Fprintf(w, format+"\n\n", args...)
+					w.(http.Flusher).Flush()
+					return err
+				}
+				id := ""
+				if !answered {
+					id = strings.Repeat("x", 64<<10) // more than what lies between us holds
+				}
+				flood := func(w http.ResponseWriter, r *http.Request, q request) {
+					n := 0
+					defer func() { sent <- n }()
+					for ; n < 600; n++ {
+						if event(w, `data: {"jsonrpc":"2.0","id":"%s%d","method":"ping"}`, id, n) != nil {
+							return
+						}
+						if !answered {
+							continue
+						}
+						select {
+						case <-answers:
+						case <-r.Context().Done():
+							return
+						}
+					}
+					_ = event(w, `data: {"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, text("done"))
+				}
+				_, url := serve(t, func(w http.ResponseWriter, r *http.Request, q request) bool {
+					switch {
+					case q.Method == "" && r.Method == http.MethodPost: // an answer
+						if !answered {
+							<-r.Context().Done()
+						} else if w.WriteHeader(http.StatusAccepted); true {
+							go func() { answers <- struct{}{} }()
+						}
+					case transport == mcp.SSE && r.Method == http.MethodGet:
+						w.Header().Set("Content-Type", "text/event-stream")
+						_ = event(w, "event: endpoint\ndata: /mcp")
+						for r.Context().Err() == nil {
+							select {
+							case m := <-messages:
+								if !strings.HasPrefix(m, "{") {
+									flood(w, r, request{ID: json.RawMessage(m)})
+								} else if event(w, "data: %s", m) != nil {
+									return true
+								}
+							case <-r.Context().Done():
+							}
+						}
+					case q.Method == "tools/call" && transport == mcp.SSE:
+						w.WriteHeader(http.StatusAccepted)
+						go func() { messages <- string(q.ID) }()
+					case q.Method == "tools/call":
+						w.Header().Set("Content-Type", "text/event-stream")
+						flood(w, r, q)
+					case transport == mcp.SSE && len(q.ID) > 0:
+						rec := httptest.NewRecorder()
+						(&site{}).ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(fmt.Sprintf(`{"id":%s,"method":%q}`, q.ID, q.Method))))
+						w.WriteHeader(http.StatusAccepted)
+						go func() { messages <- rec.Body.String() }()
+					default:
+						return false
+					}
+					return true
+				})
+				o, _ := options(t)
+				o.CallTimeout = 30 * time.Second
+				r := call(t, set(t, connect(t, remote(url, transport), o)), "mcp__net__do", `{}`)
+				want := "has more than 64 requests open at once"
+				if answered {
+					want = "done"
+				}
+				if r.Error == answered || !strings.Contains(r.Text, want) {
+					t.Errorf("%+v, want %s", r, want)
+				}
+				if n := <-sent; (n == 600) != answered {
+					t.Errorf("%d requests were sent", n)
+				}
+			})
+		}
+	}
+}

@@ -30,11 +30,8 @@ type lines struct {
 	stop  func()        // ends the streams; may be called again
 	eof   chan struct{} // closed when nothing more is read
 	fault *faultOnce
-	open  atomic.Int32 // requests that were read and not answered
+	open  open
 }
-
-// maxOpen is how many requests of a server may wait for our answers at once.
-const maxOpen = 64
 
 // A faultOnce keeps the first error, which explains all later ones.
 type faultOnce struct{ first atomic.Pointer[wireError] }
@@ -69,8 +66,8 @@ func (l *lines) Read(context.Context) (jsonrpc.Message, error) {
 			continue
 		}
 		msg, wire := decodeMessage(line)
-		if r, ok := msg.(*jsonrpc.Request); ok && r.IsCall() && l.open.Add(1) > maxOpen {
-			wire = &wireError{what: fmt.Sprintf("has more than %d requests open at once", maxOpen), fix: "report it to whoever maintains the server"}
+		if wire == nil {
+			wire = l.open.read(msg)
 		}
 		if wire != nil {
 			close(l.eof)
@@ -104,7 +101,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 // the rest could not be parsed.
 func (l *lines) Write(ctx context.Context, msg jsonrpc.Message) error {
 	if _, ok := msg.(*jsonrpc.Response); ok {
-		defer l.open.Add(-1)
+		defer l.open.n.Add(-1)
 	}
 	b, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -28,6 +29,20 @@ func badMessage(format string, args ...any) *wireError {
 var errTooLarge = &wireError{
 	what: fmt.Sprintf("sent a message of more than %d MiB", maxMessage>>20),
 	fix:  "ask it for less at a time",
+}
+
+// maxOpen is how many requests of a server may wait for our answers at once.
+const maxOpen = 64
+
+// An open counts the requests of a server that were read and not answered.
+type open struct{ n atomic.Int32 }
+
+// read counts a message that was read, and refuses a request too many.
+func (o *open) read(msg jsonrpc.Message) *wireError {
+	if r, ok := msg.(*jsonrpc.Request); ok && r.IsCall() && o.n.Add(1) > maxOpen {
+		return &wireError{what: fmt.Sprintf("has more than %d requests open at once", maxOpen), fix: "report it to whoever maintains the server"}
+	}
+	return nil
 }
 
 // decodeMessage reads one message of JSON-RPC. It is stricter than the SDK, which uses the last of
