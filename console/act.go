@@ -162,7 +162,7 @@ func (s *server) answer(ctx context.Context, id string, form url.Values) (string
 		}
 	}
 	switch err := s.engine.Answer(ctx, id, path, a); {
-	case errors.As(err, new(*journal.AnsweredError)): // and this console has not seen it yet
+	case errors.As(err, new(*journal.AnsweredError)), errors.As(err, new(*journal.UnaskedError)): // and this console has not seen it yet
 		return "", refuse(http.StatusConflict, "This question was answered already.")
 	case err != nil:
 		return "", err
