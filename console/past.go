@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -19,19 +20,28 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// historyHandler answers GET /runs/{id}/history: the checkpoints of a run, and the state at one of them with what the superstep before it changed.
+// historyHandler answers GET /runs/{id}/history: the checkpoints of a run or of a graph inside of it, and the state at one of them with what the superstep
+// before it changed.
 func (s *server) historyHandler(w http.ResponseWriter, r *http.Request) error {
 	info, err := s.engine.Find(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
 	q := r.URL.Query()
+	inside := q.Get("inside")
 	var all []graph.Checkpoint[json.RawMessage]
-	for m, err := range s.engine.History(r.Context(), info.ID, "") {
+	for m, err := range s.engine.History(r.Context(), info.ID, inside) {
+		if errors.As(err, new(*graph.InsideError)) {
+			err = fmt.Errorf("%w. All graphs of the run are listed at /runs/%s/history", err, info.ID)
+		}
 		if err != nil {
 			return err
 		}
 		all = append(all, m)
+	}
+	graphs, err := s.engine.Insides(r.Context(), info.ID)
+	if err != nil {
+		return err
 	}
 	at := len(all) - 1
 	if text := q.Get("step"); text != "" {
@@ -47,7 +57,11 @@ func (s *server) historyHandler(w http.ResponseWriter, r *http.Request) error {
 			return refuse(http.StatusNotFound, "Run %s has no checkpoint %q.", info.ID, text)
 		}
 	}
-	data := map[string]any{"Title": "History", "ID": info.ID, "Acts": s.acts(r), "Program": s.opt.Program, "At": at}
+	ref := info.ID
+	if inside != "" {
+		ref = clean.Shell(ref + "@" + inside)
+	}
+	data := map[string]any{"Title": "History", "ID": info.ID, "Acts": s.acts(r), "Program": s.opt.Program, "At": at, "Inside": inside, "Graphs": graphs, "Ref": ref}
 	var rows []map[string]any
 	for i, m := range all {
 		var done []string
@@ -67,8 +81,12 @@ func (s *server) historyHandler(w http.ResponseWriter, r *http.Request) error {
 			}
 			data["Changes"] = changesOf(changes)
 		}
-		data["Command"] = fmt.Sprintf("%s runs show %s --at @%d --state", s.opt.Program, info.ID, m.Step)
-		data["Fork"] = fmt.Sprintf("%s runs fork %s --from %d", s.opt.Program, info.ID, m.Step)
+		at, from := fmt.Sprintf("@%d", m.Step), strconv.Itoa(m.Step)
+		if inside != "" { // a fork begins at the last checkpoint of the run's own graph up to there
+			at, from = clean.Shell(fmt.Sprintf("@%s/%d", inside, m.Step)), fmt.Sprintf("seq:%d", m.Seq)
+		}
+		data["Command"] = fmt.Sprintf("%s runs show %s --at %s --state", s.opt.Program, info.ID, at)
+		data["From"], data["Fork"] = from, fmt.Sprintf("%s runs fork %s --from %s", s.opt.Program, info.ID, from)
 	}
 	s.page(w, r, http.StatusOK, "history", data)
 	return nil

@@ -123,6 +123,64 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
+// The history of a run lists the graphs inside of its tasks, and shows each as its own. A fork begins outside.
+func TestHistoryInside(t *testing.T) {
+	const rounds = `name: rounds
+description: Goes through two rounds for each item.
+steps:
+  - id: items
+    foreach:
+      in: ["<b>", "b"]
+      as: item
+      steps:
+        - id: rounds
+          loop:
+            max: 2
+            steps:
+              - {id: first, tool: glob, args: {pattern: "*.md"}}
+              - {id: second, depends_on: [first], tool: glob, args: {pattern: "*.txt"}}
+`
+	dir := t.TempDir()
+	in := filepath.Join(dir, ".superstep", "workflows")
+	if err := errors.Join(os.MkdirAll(in, 0o755), os.WriteFile(filepath.Join(in, "rounds.yaml"), []byte(rounds), 0o644), os.WriteFile(filepath.Join(dir, "notes.md"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	_, ts := serveIn(t, dir, &Options{})
+	res, _ := send(t, ts, "POST", "/runs", "operator-token", url.Values{"workflow": {"rounds"}})
+	at := res.Header.Get("Location")
+	page := func(path string, status int, want ...string) string {
+		t.Helper()
+		res, body := send(t, ts, "GET", at+path, "operator-token", nil)
+		if res.StatusCode != status {
+			t.Fatalf("%s gives %d: %s", path, res.StatusCode, body)
+		}
+		for _, w := range want {
+			if !strings.Contains(body, w) {
+				t.Errorf("%s lacks %q: %s", path, w, body)
+			}
+		}
+		return body
+	}
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(page("", 200), "✓ completed"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not complete")
+		}
+	}
+	id := strings.TrimPrefix(at, "/runs/")
+	page("/history", 200, "6 graphs inside of tasks", `<a href="`+at+`/history?inside=items%2f1%2frounds%2f2">items/1/rounds/2</a>`, `name="set"`)
+	page("/history?inside=items%2f2", 200, "Inside of items/2", "<td>items/2/rounds</td>", `/history?step=0&amp;inside=items%2f2"`)
+	body := page("/history?inside=items/1/rounds/2&step=1", 200, "Inside of items/1/rounds/2", `aria-current="true">items/1/rounds/2</a>`, "State after 1 superstep<", "notes.md",
+		`<input type="hidden" name="inside" value="items/1/rounds/2">`, "runs history "+id+"@items/1/rounds/2", "runs show "+id+" --at @items/1/rounds/2/1 --state", "of the run's own graph")
+	if strings.Contains(body, `name="set"`) {
+		t.Error("the state of a graph inside of a task can be changed")
+	}
+	_, from, _ := strings.Cut(body, `name="from" value="`)
+	from, _, _ = strings.Cut(from, `"`)
+	page("/fork?from="+from, 200, "computed next: items", "runs fork "+id+" --from seq:")
+	page("/history?inside=items/1&step=9", 404, "has no checkpoint")
+	page("/history?inside=%3Cb%3E", 422, "no graph inside of &lt;b&gt;; there is one inside of: items/", "listed at "+at+"/history")
+}
+
 // What was computed for the last keys is held, and no more of it.
 func TestKept(t *testing.T) {
 	k, made := kept[int]{most: 2}, 0

@@ -167,8 +167,11 @@ func (p *forkPane) make(run bool) tea.Cmd {
 	}
 }
 
-// fork shows what a fork at the cursor would do.
+// fork shows what a fork at the cursor would do. It begins in the run's own graph.
 func (p *historyPane) fork(edits []graph.Edit, path string) tea.Cmd {
+	if p.past.space != "" {
+		return p.t.previewFork(p.f.id, p.past.seq(p.at), superstep.ForkOptions{}, nil, p.since(), func() { p.t.say("a fork begins at a checkpoint of the run's own graph") })
+	}
 	if p.flow == nil || p.unread != nil {
 		p.t.fail(fmt.Errorf("run %s cannot be forked here: %w", p.f.id, cmp.Or(p.unread, errors.New("its workflow is not available"))))
 		return nil
@@ -210,6 +213,10 @@ func (p *historyPane) edit() tea.Cmd {
 	if input, ok := strings.CutPrefix(path, "inputs:/"); ok {
 		name, _, _ := strings.Cut(input, "/")
 		return p.editInput(unpointed(name))
+	}
+	if p.past.space != "" {
+		p.t.say("only the state of the run's own graph can be edited; Esc goes back to it")
+		return nil
 	}
 	if i < 0 || p.moments[i].state == nil {
 		p.t.say("the state is not read yet")

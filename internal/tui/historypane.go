@@ -34,12 +34,13 @@ type historyPane struct {
 	loading bool
 	err     error
 
-	at      int        // how many records are shown
-	then    *following // their fold
-	closed  bool       // the fold has the final status, which no record tells
-	view    *runPane   // of it
-	flow    graph.Reading
-	pinned  bool // the run is of a recipe, whose state is the outputs of steps
+	at      int           // how many records are shown
+	then    *following    // their fold
+	closed  bool          // the fold has the final status, which no record tells
+	view    *runPane      // of it
+	own     graph.Reading // the run's own graph
+	flow    graph.Reading // the one whose states are shown, which may be inside of a task
+	pinned  bool          // the run is of a recipe, whose state is the outputs of steps
 	moments []moment
 	unread  error  // why there are no states
 	reading bool   // states are being read
@@ -145,14 +146,14 @@ func (p *historyPane) load() tea.Cmd {
 			}
 			end := p.at == len(p.past.recs)
 			if first {
-				p.past, p.flow, p.unread = *fresh, flow, unread
+				p.past, p.own, p.flow, p.unread = *fresh, flow, flow, unread
 				p.begin()
 			} else {
 				for _, rec := range recs {
 					p.past.add(rec)
 				}
 			}
-			if slices.ContainsFunc(recs, func(r runlog.Record) bool { return r.Path == "" && r.Kind != runlog.KindEvent }) {
+			if slices.ContainsFunc(recs, func(r runlog.Record) bool { return r.Path == p.past.space && r.Kind != runlog.KindEvent }) {
 				p.shown, p.moments = 0, nil
 			}
 			if end {
@@ -160,6 +161,47 @@ func (p *historyPane) load() tea.Cmd {
 			}
 		}}
 	}
+}
+
+// inside has the user choose the graph whose states are shown.
+func (p *historyPane) inside() tea.Cmd {
+	t, id := p.t, p.f.id
+	paths, err := graph.Insides(sequence(p.past.recs))
+	if err != nil {
+		t.fail(err)
+		return nil
+	}
+	if len(paths) == 0 {
+		t.say("no task of the run has run a graph of its own")
+		return nil
+	}
+	offers := []offer{{text: "the run's own graph"}}
+	for _, path := range paths {
+		offers = append(offers, offer{text: transcript.Line(path), name: path})
+	}
+	t.push(newChoosePane(t, "graph whose states are shown", offers, func(o offer) tea.Cmd {
+		switch o.name {
+		case p.past.space:
+			return nil
+		case "":
+			p.enter("", p.own)
+			return nil
+		}
+		var flow graph.Reading
+		return t.do("reading the graph inside of "+o.text, func(ctx context.Context, e *superstep.Engine) (err error) {
+			if flow, err = e.Inside(ctx, id, o.name); err != nil {
+				err = fmt.Errorf("%w; i lists the graphs of the run", err)
+			}
+			return err
+		}, func() { t.notice = ""; p.enter(o.name, flow) })
+	}))
+	return nil
+}
+
+// enter shows the states of the graph inside of a task, or of the run's own for "".
+func (p *historyPane) enter(space string, flow graph.Reading) {
+	p.past.enter(space)
+	p.flow, p.unread, p.moments, p.state, p.changes, p.shown = flow, nil, nil, nil, nil, 0
 }
 
 // readFrom reads the stored records of a run that there are now.
@@ -289,7 +331,10 @@ func (p *historyPane) derive() tea.Cmd {
 		return func() tea.Msg {
 			moments, err := momentsOf(flow, recs, seq)
 			return doneMsg{func() {
-				if p.reading, p.moments = false, moments; p.moments == nil {
+				if p.reading = false; p.flow != flow { // another graph has been chosen since
+					return
+				}
+				if p.moments = moments; p.moments == nil {
 					p.moments = []moment{}
 				}
 				if p.unread = err; len(moments) > 0 {
@@ -330,11 +375,14 @@ func (p *historyPane) title() string {
 	if n == 0 {
 		return "TIME TRAVEL"
 	}
-	moment := Moment(&p.then.run, &p.past.recs[max(p.at, 1)-1])
-	if p.t.width < 80 {
-		return fmt.Sprintf("TIME %d/%d · %s", p.past.seq(p.at), p.past.seq(n), moment)
+	moment, inside := Moment(&p.then.run, &p.past.recs[max(p.at, 1)-1]), ""
+	if p.past.space != "" {
+		inside = " inside of " + transcript.Line(p.past.space)
 	}
-	return fmt.Sprintf("TIME TRAVEL · %s of %s · seq %d/%d · %s", inwords.Duration(p.elapsed(p.at)), inwords.Duration(p.elapsed(n)), p.past.seq(p.at),
+	if p.t.width < 80 {
+		return fmt.Sprintf("TIME%s %d/%d · %s", inside, p.past.seq(p.at), p.past.seq(n), moment)
+	}
+	return fmt.Sprintf("TIME TRAVEL%s · %s of %s · seq %d/%d · %s", inside, inwords.Duration(p.elapsed(p.at)), inwords.Duration(p.elapsed(n)), p.past.seq(p.at),
 		p.past.seq(n), moment)
 }
 
@@ -354,7 +402,7 @@ func Moment(r *transcript.Run, last *runlog.Record) string {
 		}
 	}
 	switch {
-	case signOf(last) == markCommit:
+	case signOf(last, "") == markCommit:
 		return fmt.Sprintf("step %d, committed", done)
 	case r.Status != runlog.Running:
 		return string(r.Status)
@@ -363,10 +411,13 @@ func Moment(r *transcript.Run, last *runlog.Record) string {
 }
 
 func (p *historyPane) hints() string {
-	if p.most > 0 && p.most < 3 {
-		return "← → event · Tab next part · f fork · e edit and fork · d diff with now · { } commit · : seq · p play ×8 · q back"
+	if p.past.space != "" {
+		return "← → event · { } commit · i other graph · Esc the run's own · f fork outside · d diff with now · : seq · p play ×8 · q back"
 	}
-	return "← → event · [ ] step · { } commit · : seq · f fork here · e edit and fork · d diff with now · p play ×8 · q back"
+	if p.most > 0 && p.most < 3 {
+		return "← → event · Tab next part · f fork · e edit and fork · d diff with now · i graph inside · { } commit · : seq · p play ×8 · q back"
+	}
+	return "← → event · [ ] step · { } commit · : seq · f fork here · e edit and fork · d diff with now · i graph inside · p play ×8 · q back"
 }
 
 func (p *historyPane) draw(w, h int) []string { return fitted(p.page(w, h), w, h) }
@@ -489,7 +540,7 @@ func (p *historyPane) bar(w int) string {
 func (p *historyPane) tree() (lines []treeLine, inputs int) {
 	if p.state != nil {
 		root := p.state
-		if steps := root.at("/steps"); p.pinned && steps != nil { // of a recipe that is all there is
+		if steps := root.at("/steps"); p.pinned && steps != nil && len(root.kids) == 1 { // of a recipe that is all there is
 			root = steps
 		}
 		lines = root.lines(p.open, 0)
@@ -622,10 +673,14 @@ func (p *historyPane) next() bool {
 	return false
 }
 
-// back leaves what is typed, before Esc leaves the page.
+// back leaves what is typed or the graph inside of a task, before Esc leaves the page.
 func (p *historyPane) back() bool {
 	was := p.jumping || p.playing
 	p.jumping, p.typed, p.playing = false, "", false
+	if !was && p.past.space != "" {
+		p.enter("", p.own)
+		return true
+	}
 	return was
 }
 
@@ -650,7 +705,7 @@ func (p *historyPane) key(k tea.KeyPressMsg) tea.Cmd {
 	case t.keys.is(k, "graphs"):
 		return t.showGraph()
 	}
-	switch t.keys.which(k, "earlier", "later", "stepBack", "stepOn", "commitBack", "commitOn", "jump", "fork", "edit", "diff", "play", "up", "down") {
+	switch t.keys.which(k, "earlier", "later", "stepBack", "stepOn", "commitBack", "commitOn", "jump", "fork", "edit", "diff", "inside", "play", "up", "down") {
 	case "earlier":
 		p.move(p.at - 1)
 	case "later":
@@ -679,6 +734,8 @@ func (p *historyPane) key(k tea.KeyPressMsg) tea.Cmd {
 		return p.edit()
 	case "diff":
 		return p.diff()
+	case "inside":
+		return p.inside()
 	case "play":
 		if p.playing = !p.playing; p.playing && p.at == n {
 			p.move(1)

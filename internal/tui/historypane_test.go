@@ -124,7 +124,7 @@ func pastOf(t testing.TB, recs []runlog.Record) *historyPane {
 		f.run.Apply(rec)
 		p.past.add(rec)
 		switch {
-		case rec.Kind == runlog.KindSnapshot && rec.Path == "" && len(p.moments) == 0, signOf(&rec) == markCommit:
+		case rec.Kind == runlog.KindSnapshot && rec.Path == "" && len(p.moments) == 0, signOf(&rec, "") == markCommit:
 			doc, err := json.Marshal(state)
 			if err != nil {
 				t.Fatal(err)
@@ -377,13 +377,19 @@ func writing(t testing.TB) *workflow.Workflow {
 // written is a terminal that shows the history of a run that is over.
 func written(t *testing.T) (*Terminal, *engineBackend, string) {
 	t.Helper()
-	e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: workflow.Set{writing(t)}})
+	return over(t, writing(t), `{"topic":"go tui"}`)
+}
+
+// over is a terminal that shows the history of a run of a workflow that is over.
+func over(t *testing.T, w *workflow.Workflow, inputs string) (*Terminal, *engineBackend, string) {
+	t.Helper()
+	e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: workflow.Set{w}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
 	b := &engineBackend{engine: e}
-	id, err := b.Start(t.Context(), &Start{Workflow: "writing", Inputs: json.RawMessage(`{"topic":"go tui"}`)})
+	id, err := b.Start(t.Context(), &Start{Workflow: w.Name, Inputs: json.RawMessage(inputs)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,6 +477,102 @@ func TestForkFromHistory(t *testing.T) {
 	term.setFocus(onPane)
 	press(t, term, "h", "d")
 	shows(t, term, "DIFF WITH NOW", "From run "+id, "to run "+fork)
+}
+
+// Past states of graphs inside of tasks, of those inside of these, and back. A fork begins outside, and only the run's own state is edited.
+func TestHistoryInside(t *testing.T) {
+	t.Parallel()
+	chain := func(name string, nodes ...graph.Node[doc, doc]) *graph.Flow[doc, doc] {
+		g := graph.New(name, func(s, u doc) doc { s.List = append(s.List[:len(s.List):len(s.List)], u.List...); return s })
+		from := graph.Start
+		for _, n := range nodes {
+			g.AddNode(n)
+			g.Edge(from, n.Name)
+			from = n.Name
+		}
+		g.Edge(from, graph.End)
+		f, err := g.Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	says := func(word string) graph.Node[doc, doc] {
+		return graph.Node[doc, doc]{Name: word, Run: func(context.Context, *graph.Task, doc) (doc, error) { return doc{List: []string{word}}, nil }}
+	}
+	none, same := func(doc) (doc, error) { return doc{}, nil }, func(s doc) (doc, error) { return s, nil }
+	innermost := chain("innermost", says("deep1"), says("deep2"))
+	opaque := graph.Node[doc, doc]{Name: "opaque", Run: func(ctx context.Context, task *graph.Task, s doc) (doc, error) {
+		return innermost.Run(ctx, doc{}, task.Nested(""))
+	}}
+	middle := chain("middle", says("mid"), graph.Sub("deep", innermost, none, same))
+	w, err := workflow.New("nested", "Nests.", chain("whole", says("plan"), graph.Sub("sub", middle, none, same), opaque), func(struct{}) (doc, error) { return doc{}, nil }, same)
+	if err != nil {
+		t.Fatal(err)
+	}
+	term, _, id := over(t, w, `{}`)
+	p := term.top().(*historyPane)
+	choose := func(path string) {
+		t.Helper()
+		press(t, term, "i")
+		for _, k := range path {
+			press(t, term, string(k))
+		}
+		press(t, term, "enter")
+	}
+	states := func(want ...string) {
+		t.Helper()
+		press(t, term, "home")
+		for _, want := range want {
+			press(t, term, "}")
+			if i := p.moment(); i < 0 || string(p.moments[i].state) != want {
+				t.Fatalf("moment %d is not %s:\n%s", i, want, screen(term))
+			}
+		}
+		if at := p.at; p.past.commit(at, false) != at {
+			t.Error("there are more commits")
+		}
+	}
+	own := []string{`{"list":["plan"]}`, `{"list":["plan","mid","deep1","deep2"]}`, `{"list":["plan","mid","deep1","deep2","deep1","deep2"]}`}
+	states(own...)
+	shows(t, term, "i graph inside")
+	press(t, term, "i")
+	shows(t, term, "the run's own graph", "▸", "   sub\n", "   sub/deep\n", "   opaque\n")
+	press(t, term, "esc")
+
+	choose("sub")
+	shows(t, term, "TIME TRAVEL inside of sub ·", "Esc the run's own")
+	states(`{"list":["mid"]}`, `{"list":["mid","deep1","deep2"]}`)
+	choose("sub/deep")
+	states(`{"list":["deep1"]}`, `{"list":["deep1","deep2"]}`)
+	shows(t, term, "TIME TRAVEL inside of sub/deep ·", "after step 2", `+ list[1]  "deep2"`)
+	press(t, term, "e")
+	shows(t, term, "only the state of the run's own graph can be edited")
+	press(t, term, "f")
+	shows(t, term, "from run "+id+" after 1 superstep (record", "computed next: sub", "a fork begins at a checkpoint of the run's own graph")
+	press(t, term, "esc", "d")
+	shows(t, term, "DIFF WITH NOW")
+	press(t, term, "esc")
+
+	choose("opaque")
+	shows(t, term, "the graph inside of opaque cannot be read", "i lists the graphs", "inside of sub/deep")
+	press(t, term, "esc")
+	states(own...)
+	choose("sub")
+	choose("")
+	states(own...)
+	press(t, term, "esc")
+	if len(term.panes) != 0 {
+		t.Error("Esc does not leave the page")
+	}
+}
+
+// A run whose tasks ran no graph of their own has none to choose.
+func TestHistoryWithoutInside(t *testing.T) {
+	t.Parallel()
+	term, _, _ := written(t)
+	press(t, term, "i")
+	shows(t, term, "no task of the run has run a graph")
 }
 
 // A value that does not fit the state is refused by name, and what was typed stays. So does the fork if its process cannot be started.

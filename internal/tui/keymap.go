@@ -73,6 +73,7 @@ func bindings() []binding {
 		{"jump", []string{":"}, "go to a record by its number", "Back in time"},
 		{"play", []string{"p"}, "play, eight times as fast", "Back in time"},
 		{"diff", []string{"d"}, "compare the state then with that of now", "Back in time"},
+		{"inside", []string{"i"}, "show the states of a graph inside of a task, or of the run's own", "Back in time"},
 		{"edit", []string{"e"}, "edit the selected value, and fork with it", "Back in time"},
 		{"fork", []string{"f"}, "fork there, or from before a node of the graph", "Back in time"},
 		{"rerun", []string{"r"}, "run a node, and what follows from it, again in a fork", "In the graph"},

@@ -22,6 +22,7 @@ const (
 // on from there: a cut in 10,000 records takes a few milliseconds.
 type past struct {
 	recs  []runlog.Record
+	space string          // the task whose graph's commits are marked, "" for the run
 	took  []time.Duration // execution time after each record
 	marks []mark
 	whole transcript.Run
@@ -58,9 +59,7 @@ func (p *past) add(rec runlog.Record) {
 		took = max(took, p.took[n-1]) // what is measured at the end of an execution may be less than what was counted
 	}
 	p.took = append(p.took, took)
-	if sign := signOf(&rec); sign != 0 {
-		p.marks = append(p.marks, mark{len(p.recs), sign})
-	}
+	p.mark(len(p.recs))
 	if len(p.recs)%p.every != 0 {
 		return
 	}
@@ -74,10 +73,26 @@ func (p *past) add(rec runlog.Record) {
 	}
 }
 
-func signOf(rec *runlog.Record) rune {
+// mark marks the last of the first n records, if it is an event.
+func (p *past) mark(n int) {
+	if sign := signOf(&p.recs[n-1], p.space); sign != 0 {
+		p.marks = append(p.marks, mark{n, sign})
+	}
+}
+
+// enter marks the commits of the graph inside of a task, or of the run's own for "".
+func (p *past) enter(space string) {
+	p.space, p.marks = space, nil
+	for i := range p.recs {
+		p.mark(i + 1)
+	}
+}
+
+// signOf returns the sign of a record, 0 for none. The commits are those of the graph inside of the task space.
+func signOf(rec *runlog.Record, space string) rune {
 	switch rec.Kind {
 	case runlog.KindStepCommitted:
-		if rec.Path == "" {
+		if rec.Path == space {
 			return markCommit
 		}
 	case runlog.KindAsked:
