@@ -509,6 +509,11 @@ func TestAPI(t *testing.T) {
 			t.Errorf("%s", line)
 		}
 	}
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(body, `"done":true`); time.Sleep(10 * time.Millisecond) {
+		if _, body = send(t, ts, "GET", at, "viewer-token", nil); time.Now().After(deadline) {
+			t.Fatalf("it has not ended: %s", body)
+		}
+	}
 	for path, want := range map[string]string{
 		at + "/history": `"checkpoints":[{`, at + "/export": `{"superstep":"run"`, at + "/fork?from=ask": `"next":["ask"]`, "/api/v1/settings": `"rules":[{`,
 		"/api/v1/diff?a=" + started.Run + "&b=" + started.Run: `"same":1`, "/runs/" + started.Run + "/graph.svg": "<svg",
