@@ -361,6 +361,7 @@ func TestVerticesSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	replays(t, e, run.ID())
 	attached := 0
 	for _, r := range recs {
 		b := r.Data
@@ -398,6 +399,74 @@ func TestVerticesSecrets(t *testing.T) {
 	if out := ends(t, spelled, runlog.Completed); string(out.Output) != `"AKIA0123456789ABCDEF"` {
 		t.Errorf("got %s", out.Output)
 	}
+}
+
+// What a resumed run computes with is not what its checkpoints are written of.
+func TestVerticesApart(t *testing.T) {
+	t.Parallel()
+	const n, steps = 3000, 40
+	w, err := workflow.Vertices("job", "A vertex program.", func(context.Context, job) (*workflow.Computation[map[string]int, nothing, int, int], error) {
+		var none vertex.EdgeList[nothing]
+		g, err := none.Build(n)
+		values := make([]map[string]int, n)
+		for v := range values {
+			values[v] = map[string]int{"a": 1}
+		}
+		return &workflow.Computation[map[string]int, nothing, int, int]{Graph: g, Values: values, Program: &vertex.Program[map[string]int, nothing, int]{
+			Compute: func(c *vertex.Context[map[string]int, nothing, int], v int32, at *map[string]int, _ []int) vertex.Vote {
+				if c.Step() == 0 {
+					if v < n/10 {
+						return vertex.Stay
+					}
+					return vertex.Halt
+				}
+				if (*at)["a"] += c.Step(); c.Step() < steps {
+					c.Send((v+n/10)%n, 1) // another tenth in each superstep
+				}
+				return vertex.Halt
+			}}, Result: func(r *vertex.Run[map[string]int, nothing, int]) (sum int, err error) {
+			for i, v := range r.Values() {
+				sum += (i + 1) * v["a"]
+			}
+			return sum, nil
+		}}, err
+	}, &workflow.VerticesOptions{Every: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := runlog.NewMemory(nil)
+	whole := ends(t, start(t, engine(t, store, w), nil), runlog.Completed)
+	mortal := runlogtest.NewMortal()
+	mortal.DieAt(15, true)
+	run := start(t, engine(t, mortal, w), &superstep.StartOptions{SnapshotEvery: 1})
+	if _, err := run.Wait(t.Context()); err != nil || !mortal.Dead() {
+		t.Fatal(err, mortal.Dead())
+	}
+	mortal.Revive()
+	if out := ends(t, resume(t, engine(t, mortal, w), run.ID(), nil), runlog.Completed); string(out.Output) != string(whole.Output) {
+		t.Errorf("got %s, want %s", out.Output, whole.Output)
+	}
+}
+
+// A type of which a checkpoint would lose something is refused.
+func TestVerticesRefused(t *testing.T) {
+	t.Parallel()
+	type pair struct{ x, y float64 }
+	type named struct{ name string }
+	for want, err := range map[string]error{
+		"a value: superstep_test.pair has fields that are not exported": refused[pair, int](),
+		"a message": refused[int, named](),
+		"a value":   refused[func(), int](),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func refused[V, M any]() error {
+	_, err := workflow.Vertices("job", "A vertex program.", func(context.Context, job) (*workflow.Computation[V, nothing, M, int], error) { return nil, nil }, nil)
+	return err
 }
 
 // Values, messages and edges of any kind are in a checkpoint.

@@ -71,6 +71,11 @@ func Replay(ctx context.Context, store runlog.Store, id string, opt *ReplayOptio
 		p.script.add(r)
 	}
 	p.store = &replayStore{Memory: runlog.NewMemory(nil), script: p.script}
+	if r, ok := runlog.As[interface {
+		Around(store runlog.Store) runlog.Store
+	}](store); ok { // what is recorded was redacted
+		p.store = r.Around(p.store)
+	}
 	if err := p.run(ctx); err != nil {
 		return nil, err
 	}

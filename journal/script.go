@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -498,7 +499,11 @@ func (s *script) match(recs []runlog.Record) error {
 			return err
 		}
 		if !same {
-			return s.differ(r.Path, fmt.Sprintf("its %s is not what is recorded", r.Kind), withTimesOf(due, r))
+			why := fmt.Sprintf("its %s is not what is recorded", r.Kind)
+			if !bytes.Equal(r.Attachment, due.Attachment) {
+				why = fmt.Sprintf("the attachment of its %s is not what is recorded: %d bytes, and %d are recorded", r.Kind, len(r.Attachment), len(due.Attachment))
+			}
+			return s.differ(r.Path, why, withTimesOf(due, r))
 		}
 		if r.Time, hash = due.Time, next; timed(r.Kind) || r.Kind == runlog.KindAsked {
 			r.Data = due.Data

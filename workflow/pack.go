@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/klauspost/compress/s2"
 
+	"github.com/superstep-dev/superstep/internal/encodable"
 	"github.com/superstep-dev/superstep/vertex"
 )
 
@@ -38,7 +40,9 @@ func pack[V, E, M any](s *vertex.Snapshot[V, E, M], clean func(json.RawMessage) 
 		return p, false, err
 	}
 	own := packed[V, E, M]{}
-	err = own.UnmarshalBinary(p.bytes)
+	if err = own.UnmarshalBinary(p.bytes); err != nil && changed {
+		err = fmt.Errorf("without the secrets in it: %w", err)
+	}
 	own.bytes = p.bytes
 	return own, changed, err
 }
@@ -138,6 +142,24 @@ func size[T any]() int {
 		return 8
 	}
 	return binary.Size(zero)
+}
+
+// encodes returns an error for a type of which a checkpoint would lose something.
+func encodes[T any](what string) (err error) {
+	t, n := reflect.TypeFor[T](), size[T]()
+	if n < 0 {
+		if problems := encodable.Check(t, what); len(problems) > 0 {
+			return errors.New(strings.Join(problems, "; "))
+		}
+		return nil
+	}
+	defer func() {
+		if recover() != nil {
+			err = fmt.Errorf("%s: %v has fields that are not exported, which no checkpoint can restore; export them", what, t)
+		}
+	}()
+	_, _ = binary.Decode(make([]byte, n), binary.LittleEndian, make([]T, 1))
+	return nil
 }
 
 type packer struct {

@@ -47,6 +47,9 @@ func Vertices[In, V, E, M, Out any](name, description string, load func(ctx cont
 	if o.Every <= 0 {
 		o.Every = 10
 	}
+	if err := errors.Join(encodes[V]("a value"), encodes[E]("the value of an edge"), encodes[M]("a message")); err != nil {
+		return nil, fmt.Errorf("workflow %q: %w", name, err)
+	}
 	reading, err := (&computing[V, E, M, Out]{opt: &o}).flow(name)
 	if err != nil {
 		return nil, fmt.Errorf("workflow %q: %w", name, err)
@@ -155,12 +158,18 @@ func (c *computing[V, E, M, Out]) restore(s *checkpoint[V, E, M]) (err error) {
 	if c.of, err = c.load(); err != nil {
 		return err
 	}
-	if s.Data.snapshot == nil {
+	switch {
+	case s.Data.snapshot != nil:
+	case s.Step > 0:
+		return fmt.Errorf("the checkpoint before superstep %d has no data; fork the run from an earlier one", s.Step)
+	default:
 		c.run, err = vertex.NewRun(c.of.Graph, c.of.Program, c.of.Values, c.of.Entries...)
 		return err
 	}
-	s.Data.snapshot.Step, s.Data.snapshot.Aggregates = s.Step, s.Aggregates
-	c.run, err = vertex.Restore(c.of.Graph, c.of.Program, s.Data.snapshot)
+	snapshot := *s.Data.snapshot
+	snapshot.Step, snapshot.Aggregates = s.Step, s.Aggregates
+	// What its values point to is shared with the state until the first checkpoint, which has all of them.
+	c.run, err = vertex.Restore(c.of.Graph, c.of.Program, &snapshot)
 	return err
 }
 
@@ -233,10 +242,11 @@ func (c *computing[V, E, M, Out]) compute(ctx context.Context, t *graph.Task, s 
 		return u, err
 	}
 	u.Step, u.Vertices, u.Active, u.Messages, u.Aggregates = snapshot.Step, c.run.Vertices(), c.run.Active(), c.sent, snapshot.Aggregates
-	for _, a := range u.Aggregates {
-		secrets = secrets || !bytes.Equal(a, t.Scope().Clean(a))
+	aggregates, err := json.Marshal(u.Aggregates)
+	if err != nil {
+		return u, err
 	}
-	if secrets {
+	if secrets || !bytes.Equal(aggregates, t.Scope().Clean(aggregates)) {
 		c.run = nil // it goes on from what is recorded, as after a crash
 	}
 	if u.Active == 0 {

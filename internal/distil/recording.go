@@ -102,7 +102,7 @@ func Read(records iter.Seq2[runlog.Record, error]) (*Recording, error) {
 		if strings.HasPrefix(string(rec.Kind), "run.") {
 			last = rec.Kind
 		}
-		if size += len(rec.Data); size > maxRead {
+		if size += rec.Size(); size > maxRead {
 			return nil, unfit("its log is over %d MiB", maxRead>>20)
 		}
 	}

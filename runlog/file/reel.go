@@ -163,19 +163,25 @@ func readHold(dir string) (*hold, bool) {
 // sampleSize is how many bytes in the middle of a log show whether it is worth compressing.
 const sampleSize = 64 << 10
 
-// shelve gives the log the name of a former one too, if it is not worth compressing, and reports whether it did. It does not where a file can have only
-// one name.
-func (r *reel) shelve() (bool, error) {
+// worth reports whether the log is worth compressing.
+func (r *reel) worth() (bool, error) {
 	sample := make([]byte, min(sampleSize, r.size))
 	if _, err := r.f.ReadAt(sample, (r.size-int64(len(sample)))/2); err != nil {
 		return false, err
 	}
-	if worth, err := r.s.packer.worth(sample); worth || err != nil {
+	return r.s.packer.worth(sample)
+}
+
+// shelve gives the log the name of a former one too, if it is not worth compressing, and reports whether it did. It does not where a file can have only
+// one name.
+func (r *reel) shelve() (bool, error) {
+	if worth, err := r.worth(); worth || err != nil {
 		return false, err
 	}
-	path := filepath.Join(r.dir, plainName(r.h.base))
-	os.Remove(path) // of a process that died here
-	if r.s.disk.link(r.path(), path) != nil {
+	if err := r.f.sync(); err != nil { // the log may have been cut since the last append
+		return false, err
+	}
+	if r.s.disk.link(r.path(), filepath.Join(r.dir, plainName(r.h.base))) != nil {
 		return false, nil
 	}
 	r.s.fail("file.after-link")
@@ -202,6 +208,7 @@ func (r *reel) compress(st *state) error {
 // rotate puts the log away, compressed if that is worth it, and begins a new one. On an error the log is as before,
 // unless the error wraps ErrUnknown.
 func (r *reel) rotate(st *state) error {
+	os.Remove(filepath.Join(r.dir, plainName(r.h.base))) // of a process that died here
 	next := *r.h
 	if plain, err := r.shelve(); err != nil {
 		return err

@@ -212,7 +212,13 @@ func (s *store) tidy(ctx context.Context, id string) (freed int64, err error) {
 			os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}
-	if e.st.Status.Ended() && e.st.holder == "" && e.size >= packLeast {
+	worth := e.st.Status.Ended() && e.st.holder == "" && e.size >= packLeast
+	if worth {
+		if worth, err = e.worth(); err != nil {
+			return 0, err
+		}
+	}
+	if worth {
 		if err := e.rotate(&e.st); err != nil {
 			return 0, err
 		}

@@ -590,3 +590,36 @@ func TestSummaryStays(t *testing.T) {
 		t.Errorf("listed %+v, error %v", infos, err)
 	}
 }
+
+// A store is copied without its hard links after a process died between the link and the new log; the copy goes on, and compresses its log.
+func TestStaleShelf(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, &Options{SegmentSize: 1 << 20})
+	l := create(t, s, "r")
+	for i := range 5 {
+		if err := l.Append(t.Context(), noise(i%3+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release(t, l)
+	b, err := os.ReadFile(filepath.Join(s.runDir("r"), logName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.runDir("r"), plainName(1)), b, 0o600); err != nil { // as cp -r leaves it
+		t.Fatal(err)
+	}
+	other := openTest(t, dir, &Options{SegmentSize: 40000})
+	l, _ = acquire(t, other, "r")
+	for range 300 { // compressible
+		if err := l.Append(t.Context(), batch(3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	head := info(t, other, "r").Head
+	recs, err := other.Read(t.Context(), "r", 1, 0)
+	if err != nil || uint64(len(recs)) != head {
+		entries, _ := os.ReadDir(other.runDir("r"))
+		t.Fatalf("%d records of %d, %v; %v", len(recs), head, err, entries)
+	}
+}

@@ -33,6 +33,9 @@ type redacted struct {
 // Clean returns JSON as it would be stored.
 func (s *redacted) Clean(data json.RawMessage) json.RawMessage { return s.r.JSON(data) }
 
+// Around returns another store that redacts as this one does.
+func (s *redacted) Around(store runlog.Store) runlog.Store { return Store(store, s.r) }
+
 // Unwrap returns the store below, see [runlog.As].
 func (s *redacted) Unwrap() runlog.Store { return s.Store }
 

@@ -94,7 +94,7 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 
 func sizeOf(b *runlog.Batch) (n int) {
 	for i := range b.Records {
-		n += len(b.Records[i].Data) + len(b.Records[i].Path) + 128
+		n += b.Records[i].Size() + len(b.Records[i].Path) + 128
 	}
 	return n + len(b.Summary)
 }
