@@ -451,8 +451,8 @@ func TestVerticesApart(t *testing.T) {
 // A type of which a checkpoint would lose something is refused.
 func TestVerticesRefused(t *testing.T) {
 	t.Parallel()
-	type pair struct{ x, y float64 }
-	type named struct{ name string }
+	type pair struct{ x, y float64 } //nolint:unused // nobody but a checkpoint would use them
+	type named struct{ name string } //nolint:unused // the same
 	for want, err := range map[string]error{
 		"a value: superstep_test.pair has fields that are not exported": refused[pair, int](),
 		"a message": refused[int, named](),
