@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,9 +13,9 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-var update = flag.Bool("update", false, "write testdata/store.v1 anew, which is only right before the first release")
+var update = flag.Bool("update", false, "write testdata/store.v1 or store.v2 anew, which is only right before the first release")
 
-const golden = "testdata/store.v1"
+const golden, goldenShelved = "testdata/store.v1", "testdata/store.v2"
 
 // A store of version 1 opens for ever.
 func TestGolden(t *testing.T) {
@@ -63,6 +64,67 @@ func TestGolden(t *testing.T) {
 	release(t, create(t, s, "new"))
 	if infos, err := s.Runs(t.Context(), &runlog.Filter{Limit: 1}); err != nil || infos[0].ID != "new" {
 		t.Errorf("the newest is %+v, error %v", infos, err)
+	}
+}
+
+// So does a store whose logs have version 2: with attachments, and former logs that are not compressed.
+func TestGoldenShelved(t *testing.T) {
+	part := func(i int) []byte {
+		b := make([]byte, 1500)
+		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(b) // never fails
+		return b
+	}
+	const n = 9
+	if *update {
+		if err := os.RemoveAll(goldenShelved); err != nil {
+			t.Fatal(err)
+		}
+		c := &clock{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+		s, err := Open(t.Context(), goldenShelved, &Options{Now: c.Now, Owner: "golden", SegmentSize: 2500})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := create(t, s, "plain")
+		for i := range n {
+			b := batch(1)
+			b.Records[0].Attachment = part(i)
+			if err := l.Append(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		release(t, l)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"reserve", "trash", "owners", "lock"} { // which need not be kept
+			if err := os.RemoveAll(filepath.Join(goldenShelved, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	copyTree(t, goldenShelved, dir)
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := openTest(t, dir, nil)
+	if former, err := filepath.Glob(filepath.Join(s.runDir("plain"), "0*"+plainSuffix)); err != nil || len(former) < 2 {
+		t.Errorf("former logs %v, error %v", former, err)
+	}
+	recs := readAll(t, s, "plain")
+	if len(recs) != n {
+		t.Fatalf("%d records", len(recs))
+	}
+	for i, r := range recs {
+		if !bytes.Equal(r.Attachment, part(i)) {
+			t.Errorf("record %d has another attachment", r.Seq)
+		}
+	}
+	l, _ := acquire(t, s, "plain")
+	appendTo(t, l, 1)
+	release(t, l)
+	if recs := readAll(t, s, "plain"); len(recs) != n+1 {
+		t.Errorf("%d records after another one", len(recs))
 	}
 }
 
