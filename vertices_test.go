@@ -305,7 +305,7 @@ func TestVerticesOlder(t *testing.T) {
 	}
 }
 
-// What vertices hold is stored without the secrets in it, and the run goes on with that. Numbers are no secrets, whatever they spell.
+// The texts of vertices are stored without secrets, and the run continues with the stored form. Numbers are stored unchanged, even if they spell a secret.
 func TestVerticesSecrets(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2-hunter2"

@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -53,19 +54,7 @@ func TestRecipes(t *testing.T) {
 	write("fails", failing)
 	write("broken", broken)
 	_, ts := serveIn(t, dir, &Options{Default: func(name string) string { return "the default of " + name }})
-	page := func(path string, status int, want ...string) string {
-		t.Helper()
-		res, body := send(t, ts, "GET", path, "operator-token", nil)
-		if res.StatusCode != status {
-			t.Fatalf("%s gives %d: %s", path, res.StatusCode, body)
-		}
-		for _, w := range want {
-			if !strings.Contains(body, w) {
-				t.Errorf("%s lacks %q: %s", path, w, body)
-			}
-		}
-		return body
-	}
+	page := pages(t, ts, "")
 	post := func(path string, form url.Values, status int, want string) got {
 		t.Helper()
 		res, body := send(t, ts, "POST", path, "operator-token", form)
@@ -148,19 +137,7 @@ steps:
 	_, ts := serveIn(t, dir, &Options{})
 	res, _ := send(t, ts, "POST", "/runs", "operator-token", url.Values{"workflow": {"rounds"}})
 	at := res.Header.Get("Location")
-	page := func(path string, status int, want ...string) string {
-		t.Helper()
-		res, body := send(t, ts, "GET", at+path, "operator-token", nil)
-		if res.StatusCode != status {
-			t.Fatalf("%s gives %d: %s", path, res.StatusCode, body)
-		}
-		for _, w := range want {
-			if !strings.Contains(body, w) {
-				t.Errorf("%s lacks %q: %s", path, w, body)
-			}
-		}
-		return body
-	}
+	page := pages(t, ts, at)
 	for end := time.Now().Add(20 * time.Second); !strings.Contains(page("", 200), "✓ completed"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it does not complete")
@@ -197,5 +174,22 @@ func TestKept(t *testing.T) {
 	}
 	if _, err := k.of("x", func() (int, error) { return 0, errors.New("no") }); err == nil || len(k.vals) != 2 {
 		t.Error("what fails is held")
+	}
+}
+
+// pages returns a function that gets a page below an address, and checks its status and that some texts are in it.
+func pages(t *testing.T, ts *httptest.Server, at string) func(path string, status int, want ...string) string {
+	return func(path string, status int, want ...string) string {
+		t.Helper()
+		res, body := send(t, ts, "GET", at+path, "operator-token", nil)
+		if res.StatusCode != status {
+			t.Fatalf("%s gives %d: %s", path, res.StatusCode, body)
+		}
+		for _, w := range want {
+			if !strings.Contains(body, w) {
+				t.Errorf("%s lacks %q: %s", path, w, body)
+			}
+		}
+		return body
 	}
 }

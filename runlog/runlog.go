@@ -55,7 +55,7 @@ type Record struct {
 	Attachment []byte
 }
 
-// Size returns how many bytes the record holds for its task.
+// Size returns the size of the data and the attachment in bytes.
 func (r *Record) Size() int { return len(r.Data) + len(r.Attachment) }
 
 // Status is the state of a run as listings show it.

@@ -212,17 +212,17 @@ func (s *store) tidy(ctx context.Context, id string) (freed int64, err error) {
 			os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}
-	worth := e.st.Status.Ended() && e.st.holder == "" && e.size >= packLeast
-	if worth {
-		if worth, err = e.worth(); err != nil {
+	if e.st.Status.Ended() && e.st.holder == "" && e.size >= packLeast {
+		worth, err := e.worth()
+		if err == nil && worth {
+			err = e.rotate(&e.st)
+		}
+		if err != nil {
 			return 0, err
 		}
-	}
-	if worth {
-		if err := e.rotate(&e.st); err != nil {
-			return 0, err
+		if worth {
+			e.vouch(&e.st, e.until)
 		}
-		e.vouch(&e.st, e.until)
 	}
 	after, err := folderSize(dir)
 	return max(before-after, 0), err

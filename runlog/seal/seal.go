@@ -321,12 +321,12 @@ func (s *sealed) Read(ctx context.Context, id string, from uint64, limit int) ([
 	var scratch []byte
 	for i := range recs {
 		r := &recs[i]
-		version := byte(version)
+		v := byte(version)
 		if len(r.Data) > 1 && r.Data[1] == attached {
-			version = attached
+			v = attached
 		}
-		scratch = place(scratch[:0], id, version, r)
-		if oerr := openRecord(r, version, scratch, key); oerr != nil {
+		scratch = place(scratch[:0], id, v, r)
+		if oerr := openRecord(r, v, scratch, key); oerr != nil {
 			return recs[:i], explain(oerr, id, r.Seq)
 		}
 	}
@@ -437,15 +437,15 @@ func (l *sealedLog) seal(out *runlog.Record, r runlog.Record, seq uint64) error 
 		return fmt.Errorf("run %s: record %d (%s) has a path of %d bytes, at most %d are allowed", l.id, seq, r.Kind, len(r.Path), runlog.MaxPath)
 	}
 	r.Seq, r.Epoch = seq, l.epoch
-	version := byte(version)
+	v := byte(version)
 	l.plain = append(binary.AppendUvarint(l.plain[:0], uint64(len(r.Path))), r.Path...)
 	if len(r.Attachment) > 0 {
-		version = attached
+		v = attached
 		l.plain = binary.AppendUvarint(l.plain, uint64(len(r.Data)))
 	}
 	l.plain = append(append(l.plain, r.Data...), r.Attachment...)
-	l.place = place(l.place[:0], l.id, version, &r)
+	l.place = place(l.place[:0], l.id, v, &r)
 	box := make([]byte, 0, overhead+len(l.plain))
-	*out = runlog.Record{Kind: r.Kind, Time: r.Time, Data: seal(box, version, &l.key, l.aead, l.plain, l.place)}
+	*out = runlog.Record{Kind: r.Kind, Time: r.Time, Data: seal(box, v, &l.key, l.aead, l.plain, l.place)}
 	return nil
 }
