@@ -1,6 +1,7 @@
 package vertex
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 )
@@ -99,7 +100,16 @@ func (r *Run[V, E, M]) inboxes(s *Snapshot[V, E, M]) {
 		s.To, s.Messages = slices.Grow(s.To, n), slices.Grow(s.Messages, n)
 	}
 	for w := r.active.nextWord(0); w >= 0; w = r.active.nextWord(w + 1) {
-		for m := r.active.words()[w]; m != 0; m &= m - 1 {
+		m := r.active.words()[w]
+		if r.has != nil && m&r.has[w] == math.MaxUint64 {
+			v := w << 6
+			for i := range 64 {
+				s.To = append(s.To, int32(v+i))
+			}
+			s.Messages = append(s.Messages, r.inbox[v:v+64]...)
+			continue
+		}
+		for ; m != 0; m &= m - 1 {
 			r.snapInbox(s, int32(w<<6|bits.TrailingZeros64(m)))
 		}
 	}

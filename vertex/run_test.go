@@ -529,3 +529,50 @@ func TestChangesOfGathered(t *testing.T) {
 		t.Error("changes of no vertex were merged")
 	}
 }
+
+// A snapshot where whole words of vertices are active and have messages, beside words in which some have not.
+func TestSnapshotOfMany(t *testing.T) {
+	t.Parallel()
+	const n, quiet = 300, 70 // nobody sends to quiet, which halts
+	var ring vertex.EdgeList[none]
+	for v := range int32(n) {
+		if to := (v + 1) % n; to != quiet {
+			ring.Add(v, to)
+		}
+	}
+	g := build(t, &ring, n)
+	prog := &plainProgram{Combine: vertex.CombineSum[int](), Compute: func(c *plainContext, v int32, value *int, in []int) vertex.Vote {
+		if *value += 1; len(in) > 0 {
+			*value += in[0]
+		}
+		if c.Step() == 6 || v == quiet {
+			return vertex.Halt
+		}
+		c.SendToNeighbors(*value + int(v))
+		return vertex.Stay
+	}}
+	want := runVertices(t, g, prog, nil, nil)
+	r, err := vertex.NewRun(g, prog, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context(), &plainOptions{MaxSteps: 3}); !errors.As(err, new(*vertex.StepLimitError)) {
+		t.Fatal(err)
+	}
+	s, err := r.Snapshot()
+	if err != nil || len(s.To) != n-2 || len(s.Messages) != n-2 || s.Votes[quiet] != byte(vertex.Halt) || slices.Contains(s.To, quiet) || slices.Contains(s.To, quiet+1) {
+		t.Fatalf("%d have messages, of %d vertices; %v", len(s.To), n, err)
+	}
+	for i, v := range s.To {
+		if i > 0 && v <= s.To[i-1] || s.Votes[v] != byte(vertex.Stay) || s.Messages[i] != s.Values[(v+n-1)%n]+int(v+n-1)%n {
+			t.Errorf("vertex %d has message %d and vote %d", v, s.Messages[i], s.Votes[v])
+		}
+	}
+	again, err := vertex.Restore(g, prog, s)
+	if err == nil {
+		err = again.Run(t.Context(), nil)
+	}
+	if err != nil || !slices.Equal(again.Values(), want.Values()) {
+		t.Errorf("the restored run ended with other values; %v", err)
+	}
+}

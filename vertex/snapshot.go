@@ -3,7 +3,9 @@ package vertex
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
+	"sync"
 )
 
 // A Snapshot is the whole state of a run between two supersteps. It encodes with encoding/json
@@ -42,11 +44,30 @@ func (r *Run[V, E, M]) Snapshot() (*Snapshot[V, E, M], error) {
 		return nil, r.broken
 	}
 	r.settle()
-	s := &Snapshot[V, E, M]{Step: r.step, Values: slices.Clone(r.values), Votes: make([]byte, r.n), GraphVertices: r.g.n, GraphEdges: r.g.NumEdges()}
-	for v := range int32(r.n) {
-		s.Votes[v] = r.vote(v)
+	s := &Snapshot[V, E, M]{Step: r.step, GraphVertices: r.g.n, GraphEdges: r.g.NumEdges()}
+	var vertices sync.WaitGroup
+	vertices.Go(func() { s.Values, s.Votes = slices.Clone(r.values), r.votes() })
+	err := r.rest(s, r.changed)
+	vertices.Wait()
+	return s, err
+}
+
+// votes returns the last votes of all vertices.
+func (r *Run[V, E, M]) votes() []byte {
+	votes := make([]byte, r.n)
+	for v := 0; v < r.n; v += 64 {
+		word := votes[v:min(v+64, r.n)]
+		if r.active.words()[v>>6] == math.MaxUint64 && r.closed[v>>6]|r.gone[v>>6] == 0 {
+			for i := range word {
+				word[i] = byte(Stay)
+			}
+			continue
+		}
+		for i := range word {
+			word[i] = r.vote(int32(v + i))
+		}
 	}
-	return s, r.rest(s, r.changed)
+	return votes
 }
 
 // vote returns the last vote of a vertex.

@@ -202,14 +202,17 @@ func TestPowerLoss(t *testing.T) {
 		s := openShim(t, d, &Options{SegmentSize: 2000})
 		y := newStory(s, seed+uint64(i))
 		left := 1 + rnd.IntN(150)
-		d.hook = func(string, string) error {
+		d.watch(func(string, string) error {
 			if left--; left < 0 {
 				return errPower
 			}
 			return nil
-		}
-		for k := 0; left >= 0; k++ {
+		})
+		for k, lost := 0, false; !lost; k++ {
 			_ = y.step(t.Context(), k)
+			d.mu.Lock()
+			lost = left < 0
+			d.mu.Unlock()
 		}
 		for _, r := range y.runs {
 			r.failed = nil // it may have failed on its way back
@@ -241,7 +244,7 @@ func TestEachSyncFailsOnce(t *testing.T) {
 		s := openShim(t, d, &Options{SegmentSize: 2000})
 		first := d.syncs
 		count := 0
-		d.hook = func(op, _ string) error {
+		d.watch(func(op, _ string) error {
 			if op != "sync" {
 				return nil
 			}
@@ -250,18 +253,18 @@ func TestEachSyncFailsOnce(t *testing.T) {
 				return syscall.EIO
 			}
 			return nil
-		}
+		})
 		y := newStory(s, seed)
 		for k := range steps {
 			if err := y.step(t.Context(), k); err != nil {
 				failed++
 			}
 		}
-		d.hook = nil
-		syncs = d.syncs - first
-		if err := s.Close(); err != nil {
+		d.watch(nil)
+		if err := s.Close(); err != nil { // what is compressed meanwhile is syncs as well
 			t.Fatal(err)
 		}
+		syncs = d.syncs - first
 		d.cut(t, after, nil)
 		other, err := Open(t.Context(), after, nil)
 		if err == nil {
@@ -372,12 +375,12 @@ func TestEachAccessFailsOnce(t *testing.T) {
 		s := openShim(t, d, &Options{SegmentSize: 2000})
 		y := newStory(s, seed+uint64(i%7))
 		count, failure := 0, []error{syscall.EIO, syscall.EMFILE, syscall.ENOSPC}[i%3]
-		d.hook = func(string, string) error {
+		d.watch(func(string, string) error {
 			if count++; count == i/7+1 {
 				return failure
 			}
 			return nil
-		}
+		})
 		for k := range 60 {
 			err := y.step(t.Context(), k)
 			if err == nil {
@@ -388,7 +391,7 @@ func TestEachAccessFailsOnce(t *testing.T) {
 				t.Fatalf("access %d, %v: %v", i, failure, err)
 			}
 		}
-		d.hook = nil
+		d.watch(nil)
 		err := s.Close()
 		after := filepath.Join(fastDir(t), "after")
 		d.cut(t, after, nil)
@@ -676,20 +679,20 @@ func TestFoundBehindTheAcknowledged(t *testing.T) {
 			l := create(t, s, "r")
 			appendTo(t, l, 2)
 			failed := false
-			d.hook = func(op, _ string) error {
+			d.watch(func(op, _ string) error {
 				if failed || op == "sync" { // and what would take it back
 					failed = true
 					return syscall.EIO
 				}
 				return nil
-			}
+			})
 			if err := l.Append(t.Context(), batch(3)); !errors.Is(err, runlog.ErrUnknown) {
 				t.Fatalf("an append that may have been stored: %v", err)
 			}
 			if err := l.Append(t.Context(), batch(1)); !errors.Is(err, runlog.ErrUnknown) {
 				t.Fatalf("an append after it: %v", err)
 			}
-			d.hook = nil
+			d.watch(nil)
 			if got := info(t, s, "r"); got.Head != 2 {
 				t.Fatalf("listed %+v", got)
 			}
@@ -732,6 +735,29 @@ func TestReplacedLog(t *testing.T) {
 		t.Errorf("an append to a log that is gone: %v", err)
 	}
 	if n := len(readAll(t, s, "r")); n != 2 {
+		t.Errorf("%d records", n)
+	}
+}
+
+// Where a file can have only one name, a full log is compressed at once.
+func TestNoLinks(t *testing.T) {
+	d := newShim(t.TempDir())
+	s := openShim(t, d, &Options{SegmentSize: 2000})
+	d.watch(func(op, _ string) error {
+		if op == "link" {
+			return syscall.EPERM
+		}
+		return nil
+	})
+	l := create(t, s, "r")
+	for range 100 {
+		appendTo(t, l, 2)
+	}
+	logs, err := formers(s.runDir("r"))
+	if err != nil || len(logs) < 5 || slices.ContainsFunc(logs, func(f former) bool { return f.plain }) {
+		t.Errorf("the former logs are %v, error %v", logs, err)
+	}
+	if n := len(readAll(t, s, "r")); n != 200 {
 		t.Errorf("%d records", n)
 	}
 }

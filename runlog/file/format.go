@@ -31,7 +31,7 @@ const (
 	logMagic  = "sstplog\n"
 	holdMagic = "ssthold\n"
 	version   = 1 // of a store, and of a log
-	shelved   = 2 // of a log whose former ones are not all compressed
+	shelved   = 2 // of a log whose former ones may not be compressed
 
 	headerFixed = 8 + 4 + 4 + 4 + nonceSize
 	holdFixed   = 8 + 4 + 4

@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s has %d records", want.ID, len(recs))
 		}
 	}
-	if bases, err := packed(s.runDir("long")); err != nil || len(bases) == 0 {
+	if bases, err := formers(s.runDir("long")); err != nil || len(bases) == 0 {
 		t.Errorf("former logs %v, error %v", bases, err)
 	}
 	l, info := acquire(t, s, "torn")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/superstep-dev/superstep/runlog"
@@ -18,6 +19,7 @@ type log struct {
 	storekit.Hold
 	s     *store
 	epoch uint64
+	no    uint64        // of the run, in the order of their creation
 	turn  chan struct{} // is full while somebody writes
 
 	mu    sync.Mutex
@@ -29,6 +31,9 @@ type log struct {
 	st    state
 	buf   []byte
 	ends  []int
+
+	packing   sync.Mutex // one former log is compressed at a time
+	squeezing sync.WaitGroup
 }
 
 // Append implements runlog.Log. After an error that wraps ErrUnknown this hold of the run no longer
@@ -55,10 +60,12 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 			return err
 		}
 		if l.size >= l.s.segment {
+			base, dir := l.h.base, l.dir
 			if err := l.rotate(&l.st); errors.Is(err, runlog.ErrUnknown) {
 				return err
 			} else if err == nil {
 				l.tell()
+				l.squeezing.Go(func() { l.squeeze(dir, base) })
 			} // else the log goes on to grow
 		}
 		return l.write(b)
@@ -109,6 +116,33 @@ func (l *log) write(b *runlog.Batch) error {
 		l.s.watch.Wake(l.ID)
 	}
 	return nil
+}
+
+// squeeze compresses a former log, while others are written. Whatever goes wrong, the log stays as it was, for Reclaim.
+func (l *log) squeeze(dir string, base uint64) {
+	l.packing.Lock()
+	defer l.packing.Unlock()
+	tmp, err := l.s.squeeze(dir, base)
+	if err != nil || tmp == "" {
+		return
+	}
+	short, stop := l.s.patience(context.Background())
+	defer stop()
+	lock, err := l.s.lockRun(short, l.ID)
+	if err != nil {
+		os.Remove(tmp)
+		return
+	}
+	defer lock.Close()
+	if f, err := os.Open(filepath.Join(dir, logName)); err == nil {
+		h, err := readHeader(f)
+		_ = f.Close()
+		if err == nil && h.no == l.no && h.base > base {
+			_ = l.s.replace(dir, base, tmp)
+			return
+		}
+	}
+	os.Remove(tmp) // the run was deleted, and another has its name
 }
 
 // begin takes the run's lock and finds out whether the run is still held. The caller
@@ -270,5 +304,6 @@ func (l *log) shut() {
 	l.turn <- struct{}{} // whoever writes is finished first
 	_ = l.reel.close()
 	<-l.turn
+	l.squeezing.Wait()
 	l.s.holds.forget(l)
 }

@@ -2,8 +2,12 @@ package file
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,8 +41,22 @@ func baseOf(name string) (base uint64, ok bool) {
 	return base, is && err == nil && base > 0 && (name == packName(base) || name == plainName(base))
 }
 
-// packed returns the first records of the former logs that are there, in order.
-func packed(dir string) ([]uint64, error) {
+// A former is the file of a former log, as a listing of its folder had it.
+type former struct {
+	base  uint64 // its first record
+	plain bool   // and not compressed
+}
+
+// path returns the file of a former log in a folder.
+func (f former) path(dir string) string {
+	if f.plain {
+		return filepath.Join(dir, plainName(f.base))
+	}
+	return filepath.Join(dir, packName(f.base))
+}
+
+// formers returns the former logs that are there, in order. Of one that is there twice, since it has just been compressed, it returns the plain file.
+func formers(dir string) ([]former, error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, err
@@ -48,14 +66,30 @@ func packed(dir string) ([]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
-	var bases []uint64
+	var logs []former
 	for _, name := range names {
 		if base, ok := baseOf(name); ok {
-			bases = append(bases, base)
+			logs = append(logs, former{base, strings.HasSuffix(name, plainSuffix)})
 		}
 	}
-	slices.Sort(bases)
-	return slices.Compact(bases), nil
+	slices.SortFunc(logs, func(a, b former) int {
+		if c := cmp.Compare(a.base, b.base); c != 0 || a.plain == b.plain {
+			return c
+		} else if a.plain {
+			return -1
+		}
+		return 1
+	})
+	return slices.CompactFunc(logs, func(a, b former) bool { return a.base == b.base }), nil
+}
+
+// find returns where in a list the former log with a record is, -1 if it has none.
+func find(logs []former, seq uint64) int {
+	i, found := slices.BinarySearchFunc(logs, seq, func(f former, seq uint64) int { return cmp.Compare(f.base, seq) })
+	if !found {
+		i--
+	}
+	return i
 }
 
 // A packer compresses and reads what is compressed. It is made when it is first needed.
@@ -76,9 +110,16 @@ func (p *packer) make() error {
 	return p.err
 }
 
-// worth reports whether a log is worth compressing, by a sample of it.
-func (p *packer) worth(sample []byte) (bool, error) {
+// sampleSize is how many bytes in the middle of a log show whether it is worth compressing.
+const sampleSize = 64 << 10
+
+// worth reports whether a log of that size is worth compressing.
+func (p *packer) worth(f io.ReaderAt, size int64) (bool, error) {
 	if err := p.make(); err != nil {
+		return false, err
+	}
+	sample := make([]byte, min(sampleSize, size))
+	if _, err := f.ReadAt(sample, (size-int64(len(sample)))/2); err != nil {
 		return false, err
 	}
 	return len(p.enc.EncodeAll(sample, nil)) < len(sample)/16*15, nil
@@ -107,13 +148,60 @@ func (p *packer) unpack(b []byte) ([]byte, error) {
 	return p.dec.DecodeAll(b, nil)
 }
 
-// former returns the file of the former log that begins with a record.
-func former(dir string, base uint64) string {
-	plain := filepath.Join(dir, plainName(base))
-	if _, err := os.Stat(plain); err == nil {
-		return plain
+// squeeze compresses a former log that is as it was, if that is worth it. The result stands beside it under a temporary name, "" if there is none.
+func (s *store) squeeze(dir string, base uint64) (tmp string, err error) {
+	f, err := os.Open(filepath.Join(dir, plainName(base)))
+	if err != nil {
+		return "", err
 	}
-	return filepath.Join(dir, packName(base))
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if worth, err := s.packer.worth(f, info.Size()); err != nil || !worth {
+		return "", err
+	}
+	r := reel{s: s, dir: dir, f: realFile{f}}
+	h, data, err := r.load()
+	if err != nil {
+		return "", err
+	}
+	if sc := h.scan(data); sc.end != int64(len(data)) {
+		return "", errors.New("the log is damaged") // and is kept as it is
+	}
+	small, err := s.packer.pack(data)
+	if err != nil {
+		return "", err
+	}
+	tmp = filepath.Join(dir, packName(base)+"."+rand.Text()+".tmp")
+	return tmp, write(s.disk, tmp, small)
+}
+
+// replace puts what squeeze returned in the place of the former log. The caller has the run's lock.
+func (s *store) replace(dir string, base uint64, tmp string) error {
+	s.fail("file.before-replace")
+	err := s.disk.rename(tmp, filepath.Join(dir, packName(base)))
+	if err == nil {
+		s.fail("file.after-replace")
+		err = s.disk.syncDir(dir)
+	}
+	if err != nil {
+		os.Remove(tmp)
+		return err
+	}
+	return os.Remove(filepath.Join(dir, plainName(base)))
+}
+
+// loadFormer reads a former log, which may have been compressed since it was listed.
+func (s *store) loadFormer(dir string, f former) (h *header, data []byte, path string, err error) {
+	path = f.path(dir)
+	h, data, err = s.loadPack(path)
+	if f.plain && errors.Is(err, fs.ErrNotExist) {
+		f.plain = false
+		return s.loadFormer(dir, f)
+	}
+	return h, data, path, err
 }
 
 // loadPack reads a former log. Its header is checked and its entries are not.

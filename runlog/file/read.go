@@ -102,36 +102,30 @@ func readHeader(f io.ReaderAt) (*header, error) {
 // former reads the former logs of a run whose present one has the header h, nil if
 // that is unknown.
 func (r *reading) former(h *header) error {
-	bases, err := packed(r.dir)
+	logs, err := formers(r.dir)
 	if err != nil {
 		return err
 	}
 	if h != nil {
 		// One from the log's own base on was being made when its process died.
-		n, _ := slices.BinarySearch(bases, h.base)
-		bases = bases[:n]
+		logs = logs[:find(logs, h.base-1)+1]
 	}
-	want := r.chain.Seq + 1
-	i, found := slices.BinarySearch(bases, want)
-	if !found {
-		i--
-	}
+	i := find(logs, r.chain.Seq+1)
 	if i < 0 {
 		if h == nil {
 			return nil
 		}
 		return located(r.chain, r.dir, 0, "the file of its former records is missing")
 	}
-	for ; i < len(bases); i++ {
-		path := former(r.dir, bases[i])
-		was, data, err := r.s.loadPack(path)
+	for ; i < len(logs); i++ {
+		was, data, path, err := r.s.loadFormer(r.dir, logs[i])
 		if errors.Is(err, errFormat) || errors.Is(err, fs.ErrNotExist) {
 			return located(r.chain, path, 0, err.Error())
 		}
 		if err != nil {
 			return err
 		}
-		if was.id != r.id || was.base != bases[i] || was.base > r.chain.Seq+1 {
+		if was.id != r.id || was.base != logs[i].base || was.base > r.chain.Seq+1 {
 			return located(r.chain, path, 0, "it does not belong here")
 		}
 		if err := r.frames(was, data[was.size:], was.size, was.base, path); err != nil || r.full() {

@@ -160,24 +160,8 @@ func readHold(dir string) (*hold, bool) {
 	return nil, false
 }
 
-// sampleSize is how many bytes in the middle of a log show whether it is worth compressing.
-const sampleSize = 64 << 10
-
-// worth reports whether the log is worth compressing.
-func (r *reel) worth() (bool, error) {
-	sample := make([]byte, min(sampleSize, r.size))
-	if _, err := r.f.ReadAt(sample, (r.size-int64(len(sample)))/2); err != nil {
-		return false, err
-	}
-	return r.s.packer.worth(sample)
-}
-
-// shelve gives the log the name of a former one too, if it is not worth compressing, and reports whether it did. It does not where a file can have only
-// one name.
+// shelve gives the log the name of a former one too, and reports whether it did. It does not where a file can have only one name.
 func (r *reel) shelve() (bool, error) {
-	if worth, err := r.worth(); worth || err != nil {
-		return false, err
-	}
 	if err := r.f.sync(); err != nil { // the log may have been cut since the last append
 		return false, err
 	}
@@ -205,8 +189,8 @@ func (r *reel) compress(st *state) error {
 	return r.s.put(path, path+".tmp", old)
 }
 
-// rotate puts the log away, compressed if that is worth it, and begins a new one. On an error the log is as before,
-// unless the error wraps ErrUnknown.
+// rotate puts the log away as it is, and begins a new one. Whoever calls it compresses the former one later, see [store.squeeze]. On an error the log
+// is as before, unless the error wraps ErrUnknown.
 func (r *reel) rotate(st *state) error {
 	os.Remove(filepath.Join(r.dir, plainName(r.h.base))) // of a process that died here
 	next := *r.h

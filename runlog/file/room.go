@@ -191,9 +191,11 @@ func (s *store) tidy(ctx context.Context, id string) (freed int64, err error) {
 	if err != nil || g.damage != nil {
 		return 0, err
 	}
-	over := g.st.Status.Ended() && g.st.holder == "" && g.durable >= packLeast
-	debris := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isDebris(e.Name(), g.h.base) })
-	if !over && !debris {
+	over := g.st.Status.Ended() && g.st.holder == ""
+	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return isDebris(e.Name(), g.h.base) || over && strings.HasSuffix(e.Name(), plainSuffix)
+	}) &&
+		(!over || g.durable < packLeast) {
 		return 0, nil
 	}
 	before, err := folderSize(dir)
@@ -212,20 +214,46 @@ func (s *store) tidy(ctx context.Context, id string) (freed int64, err error) {
 			os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}
-	if e.st.Status.Ended() && e.st.holder == "" && e.size >= packLeast {
-		worth, err := e.worth()
+	if e.st.Status.Ended() && e.st.holder == "" {
+		if err := e.pack(); err != nil {
+			return 0, err
+		}
+	}
+	after, err := folderSize(dir)
+	return max(before-after, 0), err
+}
+
+// pack compresses the logs of a run as far as that is worth it.
+func (e *edit) pack() error {
+	if e.size >= packLeast {
+		worth, err := e.s.packer.worth(e.f, e.size)
 		if err == nil && worth {
 			err = e.rotate(&e.st)
 		}
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if worth {
 			e.vouch(&e.st, e.until)
 		}
 	}
-	after, err := folderSize(dir)
-	return max(before-after, 0), err
+	logs, err := formers(e.dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range logs {
+		if !f.plain {
+			continue
+		}
+		tmp, err := e.s.squeeze(e.dir, f.base)
+		if err == nil && tmp != "" {
+			err = e.s.replace(e.dir, f.base, tmp)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // isDebris returns the unfinished files of a process that crashed while it archived a log, given

@@ -71,6 +71,13 @@ func (d *shim) find(path string) (*node, string) {
 	return at, names[len(names)-1]
 }
 
+// watch sets a function that is asked before each access; its error is that of the access.
+func (d *shim) watch(hook func(op, path string) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hook = hook
+}
+
 func (d *shim) ask(op, path string) error {
 	if d.hook == nil {
 		return nil

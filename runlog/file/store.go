@@ -69,7 +69,7 @@ type Options struct {
 	Lease time.Duration    // how long a hold lasts unless it is renewed; default 15 s
 	Owner string           // who holds the runs, for people; default "host:pid"
 
-	SegmentSize  int64 // bytes of a log from which on it is compressed and a new one begun; default 1 MiB
+	SegmentSize  int64 // bytes of a log from which on a new one is begun, and it is compressed later; default 1 MiB
 	AllowNetwork bool  // use a directory on a network file system, where locks may not work
 
 	// Protection configures redaction and encryption. By default the secrets of the process's
@@ -80,8 +80,9 @@ type Options struct {
 	// "file.before-write", "file.mid-write" (half of the batch is written; without a Failpoint
 	// it is written in one piece), "file.before-sync", "file.after-sync" (durable, but nobody
 	// knows yet), "file.before-rename" and "file.after-rename" (of a file that is replaced,
-	// a folder that is made, or one that is deleted), and "file.after-link" (of a log that
-	// will be a former one as it is). It must return or end the process.
+	// a folder that is made, or one that is deleted), "file.after-link" (of a log that will be
+	// a former one), and, beside appends, "file.before-replace" and "file.after-replace" (of a
+	// former log by its compressed copy). It must return or end the process.
 	// Default: none.
 	Failpoint func(name string)
 }

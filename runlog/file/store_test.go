@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -306,7 +307,7 @@ func testFormerLogs(t *testing.T, nameOf func(uint64) string, batch func(int) *r
 		}
 	}
 	head := info(t, s, "r").Head
-	bases, err := packed(s.runDir("r"))
+	bases, err := formers(s.runDir("r"))
 	if err != nil || len(bases) < 5 {
 		t.Fatalf("former logs %v, error %v", bases, err)
 	}
@@ -332,7 +333,7 @@ func testFormerLogs(t *testing.T, nameOf func(uint64) string, batch func(int) *r
 		t.Fatalf("%d records", len(recs))
 	}
 	// Each of them is needed, and a damaged one is named.
-	path := filepath.Join(s.runDir("r"), nameOf(bases[2]))
+	path := filepath.Join(s.runDir("r"), nameOf(bases[2].base))
 	was, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -342,7 +343,7 @@ func testFormerLogs(t *testing.T, nameOf func(uint64) string, batch func(int) *r
 		"gone":  func() error { return os.Remove(path) },
 		"empty": func() error { return os.WriteFile(path, nil, 0o600) },
 		"other": func() error {
-			b, err := os.ReadFile(filepath.Join(s.runDir("r"), nameOf(bases[1])))
+			b, err := os.ReadFile(filepath.Join(s.runDir("r"), nameOf(bases[1].base)))
 			return errors.Join(err, os.WriteFile(path, b, 0o600))
 		},
 	} {
@@ -350,11 +351,11 @@ func testFormerLogs(t *testing.T, nameOf func(uint64) string, batch func(int) *r
 			t.Fatal(err)
 		}
 		recs, err := other.Read(t.Context(), "r", 1, 0)
-		checkCorrupt(t, err, bases[2])
-		if uint64(len(recs)) != bases[2]-1 {
+		checkCorrupt(t, err, bases[2].base)
+		if uint64(len(recs)) != bases[2].base-1 {
 			t.Errorf("%s: %d intact records", name, len(recs))
 		}
-		if recs, err := other.Read(t.Context(), "r", bases[3]+1, 5); err != nil || len(recs) != 5 {
+		if recs, err := other.Read(t.Context(), "r", bases[3].base+1, 5); err != nil || len(recs) != 5 {
 			t.Errorf("%s: behind it %d records, error %v", name, len(recs), err)
 		}
 		if err := os.WriteFile(path, was, 0o600); err != nil {
@@ -365,7 +366,7 @@ func testFormerLogs(t *testing.T, nameOf func(uint64) string, batch func(int) *r
 		t.Fatal(err)
 	}
 	var damage *runlog.CorruptError
-	if _, err := other.Read(t.Context(), "r", 1, 0); !errors.As(err, &damage) || damage.Seq < bases[2] || damage.Seq > bases[3] || !strings.Contains(damage.Why, filepath.Base(path)) {
+	if _, err := other.Read(t.Context(), "r", 1, 0); !errors.As(err, &damage) || damage.Seq < bases[2].base || damage.Seq > bases[3].base || !strings.Contains(damage.Why, filepath.Base(path)) {
 		t.Errorf("of a file that lost its last byte: %v", err)
 	}
 }
@@ -580,7 +581,7 @@ func TestSummaryStays(t *testing.T) {
 		appendTo(t, l, 2)
 	}
 	release(t, l)
-	if bases, err := packed(s.runDir("r")); err != nil || len(bases) == 0 {
+	if bases, err := formers(s.runDir("r")); err != nil || len(bases) == 0 {
 		t.Fatalf("former logs %v, error %v", bases, err)
 	}
 	if err := os.Remove(filepath.Join(s.runDir("r"), holdName)); err != nil {
@@ -621,5 +622,104 @@ func TestStaleShelf(t *testing.T) {
 	if err != nil || uint64(len(recs)) != head {
 		entries, _ := os.ReadDir(other.runDir("r"))
 		t.Fatalf("%d records of %d, %v; %v", len(recs), head, err, entries)
+	}
+}
+
+// Former logs are compressed while others append and read, and those of a process that died before it did so by Reclaim. What does not shrink stays.
+func TestSqueeze(t *testing.T) {
+	s := openTest(t, t.TempDir(), &Options{SegmentSize: 3000})
+	list := func(id string) []former {
+		t.Helper()
+		logs, err := formers(s.runDir(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return logs
+	}
+	names := func() (plain, packed int) {
+		for _, f := range list("r") {
+			if f.plain {
+				plain++
+			} else {
+				packed++
+			}
+		}
+		return plain, packed
+	}
+	l := create(t, s, "r")
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			recs, err := s.Read(context.Background(), "r", 1, 0)
+			for i, r := range recs {
+				if r.Seq != uint64(i+1) {
+					err = errors.New("a record is in another's place")
+				}
+			}
+			if err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	for range 500 {
+		appendTo(t, l, 2)
+	}
+	close(stop)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(t.Context(), &runlog.Batch{Status: runlog.Completed}); err != nil {
+		t.Fatal(err)
+	}
+	release(t, l)
+	plain, packed := names()
+	if plain != 0 || packed < 20 {
+		t.Fatalf("%d former logs are as they were, %d compressed", plain, packed)
+	}
+	// As if the process had died before it replaced these: one has both files.
+	for i, f := range list("r")[:2] {
+		_, data, path, err := s.loadFormer(s.runDir("r"), f)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(s.runDir("r"), plainName(f.base)), data, 0o600)
+		}
+		if err == nil && i == 0 {
+			err = os.Remove(path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if plain, _ := names(); plain != 2 || len(readAll(t, s, "r")) != 1000 {
+		t.Fatalf("%d former logs are as they were", plain)
+	}
+	if freed, err := s.Reclaim(t.Context()); err != nil || freed <= 0 {
+		t.Fatalf("%d bytes were freed, error %v", freed, err)
+	}
+	if plain, now := names(); plain != 0 || now != packed || len(readAll(t, s, "r")) != 1000 {
+		t.Errorf("after Reclaim %d former logs are as they were, %d compressed of %d", plain, now, packed)
+	}
+	l = create(t, s, "noise")
+	for range 3 {
+		if err := l.Append(t.Context(), noise(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Append(t.Context(), &runlog.Batch{Status: runlog.Completed}); err != nil {
+		t.Fatal(err)
+	}
+	release(t, l)
+	before := list("noise")
+	if freed, err := s.Reclaim(t.Context()); err != nil || freed != 0 {
+		t.Errorf("%d bytes were freed of what does not shrink, error %v", freed, err)
+	}
+	if after := list("noise"); len(after) == 0 || !slices.Equal(after, before) {
+		t.Errorf("%v became %v", before, after)
 	}
 }
