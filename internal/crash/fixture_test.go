@@ -65,7 +65,7 @@ func backends() []backend {
 		},
 		{
 			name:   "file",
-			points: []string{"file.before-write", "file.mid-write", "file.before-sync", "file.after-sync", "file.before-rename", "file.after-rename"},
+			points: []string{"file.before-write", "file.mid-write", "file.before-sync", "file.after-sync", "file.before-rename", "file.after-rename", "file.after-link", "file.before-replace", "file.after-replace"},
 			open:   func(t testing.TB) *place { return &place{url: "file:" + t.TempDir()} },
 			save: func(t *testing.T, p *place, dir string) {
 				copyFiles(t, dir, strings.TrimPrefix(p.url, "file:"))

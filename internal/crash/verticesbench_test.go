@@ -4,11 +4,18 @@ package crash_test
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	zsqlite "zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/crash"
@@ -20,7 +27,8 @@ import (
 type none = struct{}
 
 // BenchmarkVertices compares vertex programs whose runs are kept in a store, with a checkpoint every 5 supersteps, with the same run kept nowhere. The
-// metric %more is by how much a run takes longer, side by side.
+// metric %more is by how much a run takes longer, side by side. In plain-file and plain-sqlite no store keeps it: the same values and messages are
+// written and synced beside the next supersteps, without a log, a hash or anything else. No store can cost less.
 func BenchmarkVertices(b *testing.B) {
 	const n, degree = 200_000, 10
 	random := rand.New(rand.NewPCG(1, 2))
@@ -71,6 +79,32 @@ func beside[V, M any](b *testing.B, g *vertex.Graph[none], prog *vertex.Program[
 	if err != nil {
 		b.Fatal(err)
 	}
+	b.Run("plain-file", func(b *testing.B) {
+		f, err := os.Create(filepath.Join(b.TempDir(), "values"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer f.Close()
+		plainly(b, g, prog, func(data []byte) error {
+			_, err := f.Write(data)
+			return errors.Join(err, f.Sync())
+		})
+	})
+	b.Run("plain-sqlite", func(b *testing.B) {
+		c, err := zsqlite.OpenConn(filepath.Join(b.TempDir(), "values"), zsqlite.OpenReadWrite|zsqlite.OpenCreate)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer c.Close()
+		for _, q := range []string{"PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA wal_autocheckpoint=4000", "CREATE TABLE t (data BLOB NOT NULL)"} {
+			if err := sqlitex.ExecuteTransient(c, q, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+		plainly(b, g, prog, func(data []byte) error {
+			return sqlitex.ExecuteTransient(c, "INSERT INTO t (data) VALUES (?1)", &sqlitex.ExecOptions{Args: []any{data}})
+		})
+	})
 	for _, kind := range append(backends(), backend{name: "memory"}) {
 		b.Run(kind.name, func(b *testing.B) {
 			var s runlog.Store = runlog.NewMemory(nil)
@@ -115,4 +149,51 @@ func beside[V, M any](b *testing.B, g *vertex.Graph[none], prog *vertex.Program[
 			b.ReportMetric(float64(bare.Milliseconds())/float64(b.N), "ms-bare")
 		})
 	}
+}
+
+// plainly compares a run whose values and messages are written every 5 supersteps, beside the next ones, with one that is kept nowhere.
+func plainly[V, M any](b *testing.B, g *vertex.Graph[none], prog *vertex.Program[V, none, M], write func([]byte) error) {
+	var bare, kept time.Duration
+	var data []byte
+	written := make(chan error, 1)
+	for b.Loop() {
+		for _, every := range []int{0, 5} {
+			begin := time.Now()
+			r, err := vertex.NewRun(g, prog, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if every == 0 {
+				if err := r.Run(b.Context(), nil); err != nil {
+					b.Fatal(err)
+				}
+				bare += time.Since(begin)
+				continue
+			}
+			written <- nil
+			for r.Active() > 0 {
+				err := r.Run(b.Context(), &vertex.Options[V, none, M]{MaxSteps: r.Step() + every})
+				if err != nil && !errors.As(err, new(*vertex.StepLimitError)) {
+					b.Fatal(err)
+				}
+				s, err := r.Changes()
+				if err = errors.Join(err, <-written); err != nil {
+					b.Fatal(err)
+				}
+				go func() {
+					data = data[:0]
+					for _, list := range []any{s.Values, s.Votes, s.Changed, s.To, s.Messages} {
+						data, _ = binary.Append(data, binary.LittleEndian, list)
+					}
+					written <- write(data)
+				}()
+			}
+			if err := <-written; err != nil {
+				b.Fatal(err)
+			}
+			kept += time.Since(begin)
+		}
+	}
+	b.ReportMetric(100*(float64(kept)/float64(bare)-1), "%more")
+	b.ReportMetric(float64(bare.Milliseconds())/float64(b.N), "ms-bare")
 }
