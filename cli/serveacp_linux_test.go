@@ -517,7 +517,12 @@ func TestACPServerAsks(t *testing.T) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: res.Action + string(content)}}}, err
 	})
 	server := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
-	t.Cleanup(server.Close)
+	t.Cleanup(func() {
+		for session := range s.Sessions() { // a client that is gone does not always close its own
+			_ = session.Close()
+		}
+		server.Close()
+	})
 	if err := os.WriteFile(filepath.Join(d.dir, ".mcp.json"), []byte(`{"mcpServers":{"air":{"type":"http","url":"`+server.URL+`"}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,12 @@ func friend(versions ...string) *sdk.Server {
 func served(t *testing.T, s *sdk.Server, stateless bool) *mcp.Server {
 	t.Helper()
 	server := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: stateless}))
-	t.Cleanup(server.Close)
+	t.Cleanup(func() {
+		for session := range s.Sessions() { // a client that is gone does not always close its own
+			_ = session.Close()
+		}
+		server.Close()
+	})
 	return remote(server.URL, mcp.HTTP)
 }
 
