@@ -54,6 +54,7 @@ func runsShow(a *app) *cobra.Command {
 			now := time.Now()
 			if a.programs() {
 				out := showJSON(info, run, now, im)
+				out.Status = items[0].Status // as it is listed
 				if items[0].Waits == summary.Worker {
 					out.Waits, out.Until, out.Reason, out.Next = items[0].Waits, items[0].Until, items[0].Reason, items[0].Next
 				}
@@ -199,7 +200,11 @@ func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origi
 func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin, folder string, listed *host.RunItem) {
 	p := a.tty.Out
 	put := func(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
-	put("%s  %s  %s", p.Bold("run "+info.ID), status(p, info.Status), transcript.Line(info.Workflow))
+	state := info.Status
+	if listed != nil {
+		state = listed.Status // which tells whether it waits
+	}
+	put("%s  %s  %s", p.Bold("run "+info.ID), status(p, state), transcript.Line(info.Workflow))
 	if r.Title != "" {
 		put("  %s", r.Title)
 	}
