@@ -21,6 +21,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/runlog"
@@ -432,6 +433,19 @@ func TestPayloads(t *testing.T) {
 		if got := string(markdown(in)); strings.Contains(got, bad) {
 			t.Errorf("%s becomes %s", in, got)
 		}
+	}
+}
+
+// The history shows texts as they are, with their line breaks, and not as JSON.
+func TestHistoryOfTexts(t *testing.T) {
+	_, ts := serve(t, &Options{})
+	id, _ := start(t, ts, "a <b> & c\nd")
+	_, page := send(t, ts, "GET", "/runs/"+id+"/history", "operator-token", nil)
+	if !strings.Contains(page, "a &lt;b&gt; &amp; c\nd") || strings.Contains(page, "u003c") {
+		t.Error(page)
+	}
+	if changes := changesOf([]superstep.Change{{Path: "/a", Before: json.RawMessage(`"x\u003e"`), After: json.RawMessage(`{"b":"y\nz"}`)}}); changes[0] != (change{"/a", `"x>"`, "{\n  \"b\": \"y\nz\"\n}"}) {
+		t.Errorf("%q", changes)
 	}
 }
 

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,7 +74,7 @@ func (s *server) historyHandler(w http.ResponseWriter, r *http.Request) error {
 	data["Rows"] = rows
 	if at >= 0 {
 		m := all[at]
-		data["State"], data["Step"], data["Seq"] = pretty(m.State), m.Step, m.Seq
+		data["State"], data["Step"], data["Seq"] = texts(m.State), m.Step, m.Seq
 		if with >= 0 {
 			changes, err := superstep.Diff(all[with].State, m.State)
 			if err != nil {
@@ -117,7 +118,7 @@ func (s *server) forkHandler(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			status, data["Problem"] = http.StatusUnprocessableEntity, s.clean(err.Error())
 		} else {
-			data["Fork"], data["State"] = fork, pretty(fork.State)
+			data["Fork"], data["State"] = fork, texts(fork.State)
 		}
 		command := s.opt.Program + " runs fork " + info.ID + " --from " + clean.Shell(from)
 		for line := range strings.SplitSeq(q.Get("set"), "\n") {
@@ -159,10 +160,19 @@ func (s *server) definitionHandler(w http.ResponseWriter, r *http.Request) error
 // change is a place where two states differ.
 type change struct{ Path, Before, After string }
 
+// texts returns JSON with indentation, and the texts in it as they are.
+func texts(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return pretty(raw)
+	}
+	return transcript.Texts(b.Bytes(), "\n")
+}
+
 func changesOf(list []superstep.Change) []change {
 	var out []change
 	for _, c := range list {
-		out = append(out, change{transcript.Line(c.Path), pretty(c.Before), pretty(c.After)})
+		out = append(out, change{transcript.Line(c.Path), texts(c.Before), texts(c.After)})
 	}
 	return out
 }

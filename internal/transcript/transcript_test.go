@@ -243,6 +243,27 @@ func TestClean(t *testing.T) {
 	}
 }
 
+// Texts in JSON are shown as texts, also in a document that is cut off, and none of them reaches beyond its quotes.
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ in, want string }{
+		{`"a\nb \u003cc\u003e \u0026 \"d\" \\n"`, `"a⏎b <c> & "d" \n"`},
+		{`{"k":"1\r\n2","n":[1,"",null]}`, `{"k":"1⏎2","n":[1,"",null]}`},
+		{`12.50`, `12.50`},
+		{``, ``},
+		{`{"k":"cut \u003c`, `{"k":"cut <`},
+		{`{"k":"cut \u00`, `{"k":"cut `},
+		{`{"k":"cut \`, `{"k":"cut `},
+		{`{"k":"`, `{"k":"`},
+		{`{"k":"\u001b]0;x","l":"y"}`, `{"k":"]0;x","l":"y"}`},
+		{"{\"k\":\"raw\nbreak\"}", `{"k":"raw⏎break"}`},
+	} {
+		if got := transcript.Texts([]byte(c.in), "⏎"); got != c.want {
+			t.Errorf("Texts(%q) = %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
 // A hostile text takes no longer than its length deserves.
 func TestCleanIsLinear(t *testing.T) {
 	t.Parallel()
