@@ -174,6 +174,7 @@ type runJSON struct {
 	Folder    string                  `json:"folder,omitempty"` // its files for people
 	Inputs    json.RawMessage         `json:"inputs,omitempty"`
 	Duration  int64                   `json:"duration_ms"`
+	Waited    int64                   `json:"waited_ms,omitempty"` // of Duration: for a date, a rate limit or the next attempt alone
 	Usage     transcript.Usage        `json:"usage"`
 	Steps     []transcript.StepReport `json:"steps"`
 	Questions []questionJSON          `json:"questions,omitempty"` // open ones
@@ -187,7 +188,7 @@ type runJSON struct {
 func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin) *runJSON {
 	out := &runJSON{
 		RunItem: host.NewRunItem(&info, r.Short, im),
-		Inputs:  r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Usage: r.Used(),
+		Inputs:  r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Waited: r.Waited(now).Milliseconds(), Usage: r.Used(),
 		Steps: r.Report(now), Denied: r.Denied, Refused: r.Refused, Questions: questions(openQuestions(&info, r)), Output: r.Output, stepLists: stepsOf(r),
 	}
 	if r.Error != "" {
@@ -208,7 +209,11 @@ func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *hos
 	if r.Title != "" {
 		put("  %s", r.Title)
 	}
-	when := fmt.Sprintf("started %s, %s of execution", info.Created.Local().Format(time.DateTime), inwords.Duration(r.Time.Elapsed(now)))
+	waited := r.Waited(now)
+	when := fmt.Sprintf("started %s, %s of execution", info.Created.Local().Format(time.DateTime), inwords.Duration(max(0, r.Time.Elapsed(now)-waited)))
+	if waited >= time.Second {
+		when += fmt.Sprintf(" and %s of waiting for a date or the next attempt", inwords.Duration(waited))
+	}
 	if info.Status == runlog.Queued && r.Time.Elapsed(now) == 0 {
 		when = fmt.Sprintf("queued %s, not begun", info.Created.Local().Format(time.DateTime))
 	}

@@ -555,6 +555,38 @@ func TestTimeLeavesOutWaiting(t *testing.T) {
 	}
 }
 
+// Waiting for a date or the next attempt is told apart from the rest of the execution time, unless something else runs meanwhile, or no process does.
+func TestWaited(t *testing.T) {
+	t.Parallel()
+	l := newLog()
+	waited := func(what string, want time.Duration) {
+		t.Helper()
+		if got := l.fold().Waited(l.now); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "w"})
+	l.add(runlog.KindTaskFailed, "a", runlog.TaskFailed{Node: "a", Attempt: 1, Error: "busy", Next: 60_000})
+	l.now = l.now.Add(20 * time.Second)
+	waited("before the next attempt", 20*time.Second)
+	l.now = l.now.Add(time.Hour)
+	waited("in the next attempt", time.Minute)
+	l.add(runlog.KindTaskFailed, "a", runlog.TaskFailed{Node: "a", Attempt: 2, Error: "busy", Next: 60_000})
+	l.add(runlog.KindIntended, "b", runlog.Intended{Key: "x", Kind: "tool", Name: "grep"}) // a second later
+	l.now = l.now.Add(time.Hour)
+	waited("beside a tool", time.Minute+time.Second)
+	l.add(runlog.KindTaskDone, "b", runlog.TaskDone{Node: "b"})
+	l.add(runlog.KindTaskDone, "a", runlog.TaskDone{Node: "a"})
+	l.settle("script", "z/until", "timer", "z", "1m", l.now.Add(time.Minute))
+	l.add(runlog.KindIntended, "script", runlog.Intended{Key: "z", Kind: "sleep", Name: "z"})
+	l.now = l.now.Add(58 * time.Second)
+	waited("in a script that sleeps", time.Minute+time.Second+59*time.Second)
+	l.now = l.now.Add(time.Hour)
+	l.add(runlog.KindRunResumed, "", runlog.RunResumed{})
+	l.now = l.now.Add(time.Hour)
+	waited("after a crash", time.Minute+2*time.Second)
+}
+
 // When one of two questions has its answer the tasks begin again, and that of the other goes on waiting: what is heard live
 // comes to the time that the log says.
 func TestTimeWhenATaskBeginsAgain(t *testing.T) {
