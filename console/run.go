@@ -280,7 +280,7 @@ func (p *runPage) actions(status runlog.Status) []action {
 	case runlog.Completed, runlog.Cancelled:
 		return nil
 	case runlog.Partial:
-		return []action{{"Run failed again", "rerun", "A new run does the failed steps again, and what follows them.", command("fork") + " --from failed", false}}
+		return []action{{"Run failed again", "rerun", "A new run does the failed steps again, and what follows them.", command("resume"), false}}
 	case runlog.Failed:
 		return []action{resume}
 	}
