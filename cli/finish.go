@@ -12,7 +12,6 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/superstep-dev/superstep/host"
-	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/events"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
@@ -197,7 +196,9 @@ func nextSteps(a *app, e *ending) {
 	printAnswers(a, e)
 	switch from := e.again(); e.status {
 	case runlog.Partial:
-		if do := failedIn(context.Background(), a, e.id); do != nil {
+		if task := happened(context.Background(), a, e); task != "" {
+			line("Again", a.forkAgain(e.id, task)+"   if it did not happen, or may again")
+		} else if do := failedIn(context.Background(), a, e.id); do != nil {
 			line("Resume", a.hint(do...)+"   does again what failed, and what follows")
 		}
 	case runlog.Queued:
@@ -209,7 +210,7 @@ func nextSteps(a *app, e *ending) {
 		case e.status == runlog.Interrupted && e.run.Seq == 0:
 			line("Remove", a.hint("runs", "rm", e.id))
 		case e.status == runlog.Failed && from != "":
-			line("Again", a.hint("runs", "fork", e.id, "--from", clean.Shell(from))+"   asks again")
+			line("Again", a.forkAgain(e.id, from)+"   asks again")
 		case e.exit != ExitUsage:
 			line("Resume", a.hint("runs", "resume", e.id))
 		}

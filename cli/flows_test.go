@@ -99,7 +99,11 @@ func flows() ([]*workflow.Workflow, error) {
 		die("poison")
 		return values{"out": "alive"}, nil
 	}}))
-	add(pay())
+	add(simple("pay", "Pays", pay()))
+	tip := pay()
+	tip.OnError = graph.Skip
+	same := func(s values) (values, error) { return s, nil }
+	add(simple("tip", "Pays, or does without", graph.Sub("tips", chain("tips", tip), same, same)))
 	add(versions())
 	add(leaving())
 	if cache := os.Getenv("TEST_RESEARCH"); cache != "" {
@@ -143,15 +147,15 @@ func modelless() (*workflow.Workflow, error) {
 }
 
 // pay has an effect that must not happen twice.
-func pay() (*workflow.Workflow, error) {
-	return simple("pay", "Pays", node{Name: "transfer", Run: func(ctx context.Context, t *graph.Task, _ values) (values, error) {
+func pay() node {
+	return node{Name: "transfer", Run: func(ctx context.Context, t *graph.Task, _ values) (values, error) {
 		receipt, err := journal.Do(ctx, t.Scope(), &journal.Effect{Key: "pay", Kind: "tool", Name: "bank", Repeat: journal.RepeatNever},
 			func(context.Context, string) (string, error) {
 				die("pay")
 				return "paid now", nil
 			})
 		return values{"out": receipt}, err
-	}})
+	}}
 }
 
 // versions is a workflow that a newer program has another graph for.

@@ -168,7 +168,7 @@ func redoRun(ctx context.Context, a *app, info runlog.Info, r *running, ans tui.
 		}
 	}
 	if twice, ok := errors.AsType[*superstep.RepeatError](err); ok {
-		err = usage(err.Error(), "if it did not happen, or may again: "+a.hint("runs", "fork", info.ID, "--from", twice.Effect.Path))
+		err = usage(err.Error(), "if it did not happen, or may again: "+a.forkAgain(info.ID, twice.Effect.Path))
 	}
 	if err == nil {
 		err = before(fork.ID)

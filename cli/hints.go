@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep"
@@ -70,6 +71,37 @@ func failedIn(ctx context.Context, a *app, id string) []string {
 		return []string{"runs", "resume", in}
 	}
 	return []string{"runs", "fork", in, "--from", clean.Shell(transcript.Top(tasks[0]))}
+}
+
+// happened returns the task of an effect for which resuming a partial run would be refused, since it must not happen twice and may have happened, or ""
+// if there is none. A person has been asked about such an effect.
+func happened(ctx context.Context, a *app, e *ending) string {
+	if !slices.ContainsFunc(e.run.Questions, func(q *transcript.Question) bool { return q.Kind == runlog.QuestionUnknown }) {
+		return ""
+	}
+	engine, err := a.engine(ctx, "", nil)
+	if err != nil {
+		return ""
+	}
+	in, tasks, err := engine.Failed(ctx, e.id)
+	if err != nil || in != e.id {
+		return ""
+	}
+	fork, err := engine.Fork(ctx, e.id, 0, &superstep.ForkOptions{Again: tasks, Preview: true})
+	if err != nil {
+		return ""
+	}
+	for _, x := range fork.Repeats {
+		if x.Unknown {
+			return x.Path
+		}
+	}
+	return ""
+}
+
+// forkAgain returns the command that does the step with a task again, and what depends on it.
+func (a *app) forkAgain(id, task string) string {
+	return a.hint("runs", "fork", id, "--from", clean.Shell(transcript.Top(task)))
 }
 
 // rejected returns the task that a user rejected so that the run failed, or "" if there is none.

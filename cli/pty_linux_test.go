@@ -467,10 +467,15 @@ func TestTerminalPromptCancelled(t *testing.T) {
 	env := []string{"SUPERSTEP_DATA_DIR=" + dir}
 	c := open(t, 80, 24, env, "run", "ask")
 	c.until("leave it open: ")
-	list := exec.Command(c.cmd.Path, "runs", "list")
-	list.Env = c.cmd.Env
-	if out, err := list.CombinedOutput(); err != nil || !strings.Contains(string(out), " waiting (needs you: 1 question) ") || strings.Contains(string(out), "running") {
-		t.Errorf("%v\n%s", err, out)
+	for command, want := range map[string]string{
+		"runs list": " waiting (needs you: 1 question) ", "runs show @last": "  waiting  ask", "runs show @last -o json": `"status": "waiting"`,
+		"workflows graph --run @last": " (waiting)",
+	} {
+		look := exec.Command(c.cmd.Path, strings.Fields(command)...)
+		look.Env = c.cmd.Env
+		if out, err := look.CombinedOutput(); err != nil || !strings.Contains(string(out), want) || strings.Contains(string(out), "running") {
+			t.Errorf("%s: %v\n%s", command, err, out)
+		}
 	}
 	cancel := exec.Command(c.cmd.Path, "runs", "cancel", "@last")
 	cancel.Env = c.cmd.Env

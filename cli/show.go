@@ -54,6 +54,7 @@ func runsShow(a *app) *cobra.Command {
 			now := time.Now()
 			if a.programs() {
 				out := showJSON(info, run, now, im)
+				out.Status = items[0].Status // as it is listed
 				if items[0].Waits == summary.Worker {
 					out.Waits, out.Until, out.Reason, out.Next = items[0].Waits, items[0].Until, items[0].Reason, items[0].Next
 				}
@@ -173,6 +174,7 @@ type runJSON struct {
 	Folder    string                  `json:"folder,omitempty"` // its files for people
 	Inputs    json.RawMessage         `json:"inputs,omitempty"`
 	Duration  int64                   `json:"duration_ms"`
+	Waited    int64                   `json:"waited_ms,omitempty"` // of Duration: for a date, a rate limit or the next attempt alone
 	Usage     transcript.Usage        `json:"usage"`
 	Steps     []transcript.StepReport `json:"steps"`
 	Questions []questionJSON          `json:"questions,omitempty"` // open ones
@@ -186,7 +188,7 @@ type runJSON struct {
 func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin) *runJSON {
 	out := &runJSON{
 		RunItem: host.NewRunItem(&info, r.Short, im),
-		Inputs:  r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Usage: r.Used(),
+		Inputs:  r.Inputs, Duration: r.Time.Elapsed(now).Milliseconds(), Waited: r.Waited(now).Milliseconds(), Usage: r.Used(),
 		Steps: r.Report(now), Denied: r.Denied, Refused: r.Refused, Questions: questions(openQuestions(&info, r)), Output: r.Output, stepLists: stepsOf(r),
 	}
 	if r.Error != "" {
@@ -199,11 +201,19 @@ func showJSON(info runlog.Info, r *transcript.Run, now time.Time, im *host.Origi
 func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *host.Origin, folder string, listed *host.RunItem) {
 	p := a.tty.Out
 	put := func(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
-	put("%s  %s  %s", p.Bold("run "+info.ID), status(p, info.Status), transcript.Line(info.Workflow))
+	state := info.Status
+	if listed != nil {
+		state = listed.Status // which tells whether it waits
+	}
+	put("%s  %s  %s", p.Bold("run "+info.ID), status(p, state), transcript.Line(info.Workflow))
 	if r.Title != "" {
 		put("  %s", r.Title)
 	}
-	when := fmt.Sprintf("started %s, %s of execution", info.Created.Local().Format(time.DateTime), inwords.Duration(r.Time.Elapsed(now)))
+	waited := r.Waited(now)
+	when := fmt.Sprintf("started %s, %s of execution", info.Created.Local().Format(time.DateTime), inwords.Duration(max(0, r.Time.Elapsed(now)-waited)))
+	if waited >= time.Second {
+		when += fmt.Sprintf(" and %s of waiting for a date or the next attempt", inwords.Duration(waited))
+	}
 	if info.Status == runlog.Queued && r.Time.Elapsed(now) == 0 {
 		when = fmt.Sprintf("queued %s, not begun", info.Created.Local().Format(time.DateTime))
 	}

@@ -268,6 +268,7 @@ func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
 		var wrong error
 		c.Models, wrong = models.ListModels(ctx)
 		err = cmp.Or(err, wrong)
+		c.Opens = func(name string) error { _, _, err := models.OpenModel(name); return err }
 	}
 	switch {
 	case err != nil:

@@ -24,6 +24,22 @@ func TestTerminalStartNames(t *testing.T) {
 	}
 }
 
+// The terminal knows the names of models that --model knows.
+func TestTerminalModels(t *testing.T) {
+	h := newHome(t)
+	h.env["ANTHROPIC_API_KEY"] = "key"
+	b := &terminalBackend{a: newApp(h.config(), &Options{Args: []string{}})}
+	c, err := b.Catalog(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"offline": "", "sonnet": "", "anthropic": "", "claude-sonnet-4-5": "", "openai/gpt-5": "API key", "nothing": "no model", "acp:nothing": "no external agent"} {
+		if err := c.Opens(name); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+}
+
 // A file for inputs is the user's alone, and nothing is left of one that could not be written.
 func TestTerminalPrivate(t *testing.T) {
 	t.Parallel()

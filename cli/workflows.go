@@ -148,8 +148,12 @@ func drawnRun(a *app, cmd *cobra.Command, ref string, opt *draw.Options) (*workf
 	if err != nil {
 		return nil, nil, err
 	}
+	items, _, err := a.host().RunItems(cmd.Context(), []runlog.Info{info})
+	if err != nil {
+		return nil, nil, err
+	}
 	opt.Status = seen.Status()
-	opt.Title = fmt.Sprintf("%s %s (%s)", info.Workflow, info.ID, info.Status)
+	opt.Title = fmt.Sprintf("%s %s (%s)", info.Workflow, info.ID, items[0].Status)
 	return w, started.Inputs, nil
 }
 

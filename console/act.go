@@ -386,9 +386,19 @@ func (s *server) fork(ctx context.Context, id string, form url.Values) (string, 
 	return to, err
 }
 
-// rerun does the failed steps of a run again, in a new one.
+// rerun does the failed steps of a run again, in a new one, unless that would repeat an effect that must not happen twice and may have happened.
 func (s *server) rerun(ctx context.Context, id string, _ url.Values) (string, error) {
-	return s.fork(ctx, id, url.Values{"from": {"failed"}})
+	failed := url.Values{"from": {"failed"}}
+	fork, err := s.forkOf(ctx, id, failed, true)
+	if err != nil {
+		return "", err
+	}
+	for _, x := range fork.Repeats {
+		if x.Unknown {
+			return "", refuse(http.StatusConflict, "%v. If it did not happen, or may again, fork the run from %s.", &superstep.RepeatError{Run: id, Effect: x}, transcript.Top(x.Path))
+		}
+	}
+	return s.fork(ctx, id, failed)
 }
 
 // again continues a run that failed, or does the failed steps of one that completed in part in a new run.

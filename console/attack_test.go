@@ -156,6 +156,10 @@ func TestLists(t *testing.T) {
 		if got := strings.Join(in, " "); got != c.want {
 			t.Errorf("%s %+v is in %s, want %s", c.status, c.sum, got, c.want)
 		}
+		eval := &runlog.Info{ID: "eval-0a1b2c-3-0123456789ab", Status: c.status}
+		if belongs("all", eval, c.sum) || !belongs("evaluations", eval, c.sum) || belongs("failed", eval, c.sum) != strings.Contains(c.want, "failed") {
+			t.Errorf("%s %+v of an evaluation is in the wrong lists", c.status, c.sum)
+		}
 	}
 }
 

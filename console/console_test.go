@@ -21,6 +21,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/runlog"
@@ -46,13 +47,16 @@ const serverForm = `{"type":"object","properties":{"decision":{"type":"string","
 // askFlow asks a question, and gives what was answered.
 func askFlow() (*workflow.Workflow, error) {
 	g := graph.New("talk", func(s talk, u string) talk { s.Answer += u; return s })
-	g.Add("ask", func(ctx context.Context, s talk) (string, error) {
+	g.AddNode(graph.Node[talk, string]{Name: "ask", OnError: graph.Skip, Run: func(ctx context.Context, _ *graph.Task, s talk) (string, error) {
+		if s.Topic == "pay" {
+			return graph.Once(ctx, "charge", func(context.Context, string) (string, error) { panic("its outcome is lost") })
+		}
 		if s.Topic == "server" {
 			answer, err := graph.Ask[json.RawMessage](ctx, graph.Question{Kind: runlog.QuestionForm, Text: "MCP server air asks.\n\n> Which <b>seat</b>?\n> Superstep asks", Schema: json.RawMessage(serverForm)})
 			return string(answer), err
 		}
 		return graph.Ask[string](ctx, graph.Question{Text: "Is " + s.Topic + " good?", Options: []string{"yes", "no"}})
-	})
+	}})
 	g.Edge(graph.Start, "ask")
 	g.Edge("ask", graph.End)
 	flow, err := g.Compile()
@@ -432,6 +436,44 @@ func TestPayloads(t *testing.T) {
 		if got := string(markdown(in)); strings.Contains(got, bad) {
 			t.Errorf("%s becomes %s", in, got)
 		}
+	}
+}
+
+// The history shows texts as they are, with their line breaks, and not as JSON.
+func TestHistoryOfTexts(t *testing.T) {
+	_, ts := serve(t, &Options{})
+	id, _ := start(t, ts, "a <b> & c\nd")
+	_, page := send(t, ts, "GET", "/runs/"+id+"/history", "operator-token", nil)
+	if !strings.Contains(page, "a &lt;b&gt; &amp; c\nd") || strings.Contains(page, "u003c") {
+		t.Error(page)
+	}
+	if changes := changesOf([]superstep.Change{{Path: "/a", Before: json.RawMessage(`"x\u003e"`), After: json.RawMessage(`{"b":"y\nz"}`)}}); changes[0] != (change{"/a", `"x>"`, "{\n  \"b\": \"y\nz\"\n}"}) {
+		t.Errorf("%q", changes)
+	}
+}
+
+// What must not happen twice and may have happened is not done again by a button, but by a fork from its step.
+func TestRerunOnce(t *testing.T) {
+	_, ts := serve(t, &Options{})
+	res, body := posted(t, ts, "/api/v1/runs", "application/json", `{"workflow":"talk","inputs":{"topic":"pay"}}`)
+	var started struct{ Run string }
+	if err := json.Unmarshal([]byte(body), &started); err != nil {
+		t.Fatal(res.StatusCode, body)
+	}
+	page := ""
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(page, "! partial"); _, page = send(t, ts, "GET", "/runs/"+started.Run, "operator-token", nil) {
+		if time.Now().After(end) {
+			t.Fatal(page)
+		}
+	}
+	if !strings.Contains(page, "superstep runs resume "+started.Run) || strings.Contains(page, "--from failed") {
+		t.Error("the page names no command that works:", page)
+	}
+	if res, body := send(t, ts, "POST", "/runs/"+started.Run+"/rerun", "operator-token", url.Values{}, "Superstep-Fragment", "1"); res.StatusCode != 409 || !strings.Contains(body, "must never happen twice") || !strings.Contains(body, "fork the run from ask.") {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
+	if res, body := send(t, ts, "POST", "/runs/"+started.Run+"/fork", "operator-token", url.Values{"from": {"ask"}, "rest": {"yes"}}); res.StatusCode != 303 {
+		t.Errorf("%d %s", res.StatusCode, body)
 	}
 }
 

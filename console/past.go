@@ -2,10 +2,12 @@ package console
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -30,19 +32,25 @@ func (s *server) historyHandler(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	inside := q.Get("inside")
 	var all []graph.Checkpoint[json.RawMessage]
-	for m, err := range s.engine.History(r.Context(), info.ID, inside) {
-		if errors.As(err, new(*graph.InsideError)) {
-			err = fmt.Errorf("%w. All graphs of the run are listed at /runs/%s/history", err, info.ID)
-		}
-		if err != nil {
-			return err
-		}
-		all = append(all, m)
+	flow, err := s.engine.Inside(r.Context(), info.ID, inside)
+	if errors.As(err, new(*graph.InsideError)) {
+		err = fmt.Errorf("%w. All graphs of the run are listed at /runs/%s/history", err, info.ID)
 	}
-	graphs, err := s.engine.Insides(r.Context(), info.ID)
 	if err != nil {
 		return err
 	}
+	store, err := s.host.Store(r.Context(), true)
+	if err != nil {
+		return err
+	}
+	var graphs []string
+	for m, err := range flow.Checkpoints(insides(runlog.Records(r.Context(), store, info.ID, 0), &graphs)) {
+		if err != nil {
+			return fmt.Errorf("run %s: %w", info.ID, err)
+		}
+		all = append(all, m)
+	}
+	more := max(0, len(graphs)-graphsShown)
 	at := len(all) - 1
 	if text := q.Get("step"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -61,7 +69,7 @@ func (s *server) historyHandler(w http.ResponseWriter, r *http.Request) error {
 	if inside != "" {
 		ref = clean.Shell(ref + "@" + inside)
 	}
-	data := map[string]any{"Title": "History", "ID": info.ID, "Acts": s.acts(r), "Program": s.opt.Program, "At": at, "Inside": inside, "Graphs": graphs, "Ref": ref}
+	data := map[string]any{"Title": "History", "ID": info.ID, "Acts": s.acts(r), "Program": s.opt.Program, "At": at, "Inside": inside, "Graphs": graphs[:len(graphs)-more], "GraphCount": len(graphs), "More": more, "Ref": ref}
 	var rows []map[string]any
 	for i, m := range all {
 		var done []string
@@ -73,7 +81,7 @@ func (s *server) historyHandler(w http.ResponseWriter, r *http.Request) error {
 	data["Rows"] = rows
 	if at >= 0 {
 		m := all[at]
-		data["State"], data["Step"], data["Seq"] = pretty(m.State), m.Step, m.Seq
+		data["State"], data["Step"], data["Seq"] = texts(m.State), m.Step, m.Seq
 		if with >= 0 {
 			changes, err := superstep.Diff(all[with].State, m.State)
 			if err != nil {
@@ -90,6 +98,25 @@ func (s *server) historyHandler(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.page(w, r, http.StatusOK, "history", data)
 	return nil
+}
+
+// graphsShown is how many of the graphs inside of tasks the history lists.
+const graphsShown = 50
+
+// insides passes records on, and collects the tasks that ran a graph within the run, as graph.Insides does.
+func insides(records iter.Seq2[runlog.Record, error], paths *[]string) iter.Seq2[runlog.Record, error] {
+	return func(yield func(runlog.Record, error) bool) {
+		seen := map[string]bool{}
+		for rec, err := range records {
+			if err == nil && rec.Kind == runlog.KindInner && !seen[rec.Path] {
+				seen[rec.Path] = true
+				*paths = append(*paths, rec.Path)
+			}
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}
 }
 
 func failures(tasks []graph.Result) string {
@@ -117,7 +144,7 @@ func (s *server) forkHandler(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			status, data["Problem"] = http.StatusUnprocessableEntity, s.clean(err.Error())
 		} else {
-			data["Fork"], data["State"] = fork, pretty(fork.State)
+			data["Fork"], data["State"] = fork, texts(fork.State)
 		}
 		command := s.opt.Program + " runs fork " + info.ID + " --from " + clean.Shell(from)
 		for line := range strings.SplitSeq(q.Get("set"), "\n") {
@@ -159,10 +186,19 @@ func (s *server) definitionHandler(w http.ResponseWriter, r *http.Request) error
 // change is a place where two states differ.
 type change struct{ Path, Before, After string }
 
+// texts returns JSON with indentation, and the texts in it as they are.
+func texts(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return pretty(raw)
+	}
+	return transcript.Texts(b.Bytes(), "\n")
+}
+
 func changesOf(list []superstep.Change) []change {
 	var out []change
 	for _, c := range list {
-		out = append(out, change{transcript.Line(c.Path), pretty(c.Before), pretty(c.After)})
+		out = append(out, change{transcript.Line(c.Path), texts(c.Before), texts(c.After)})
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -156,6 +157,33 @@ steps:
 	page("/fork?from="+from, 200, "computed next: items", "runs fork "+id+" --from seq:")
 	page("/history?inside=items/1&step=9", 404, "has no checkpoint")
 	page("/history?inside=%3Cb%3E", 422, "no graph inside of &lt;b&gt;; there is one inside of: items/", "listed at "+at+"/history")
+}
+
+// Of many graphs inside of tasks the first are listed, and how many more there are.
+func TestManyInside(t *testing.T) {
+	items := make([]string, 60)
+	for i := range items {
+		items[i] = fmt.Sprint(i)
+	}
+	recipe := "name: many\ndescription: Looks at each.\nsteps:\n  - id: items\n    foreach:\n      in: [" + strings.Join(items, ", ") + "]\n      steps: [{id: look, tool: glob, args: {pattern: \"*\"}}]\n"
+	dir := t.TempDir()
+	in := filepath.Join(dir, ".superstep", "workflows")
+	if err := errors.Join(os.MkdirAll(in, 0o755), os.WriteFile(filepath.Join(in, "many.yaml"), []byte(recipe), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	_, ts := serveIn(t, dir, &Options{})
+	res, _ := send(t, ts, "POST", "/runs", "operator-token", url.Values{"workflow": {"many"}})
+	at := res.Header.Get("Location")
+	page := pages(t, ts, at)
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(page("", 200), "✓ completed"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not complete")
+		}
+	}
+	body := page("/history", 200, "60 graphs inside of tasks", "<li>and 10 more</li>")
+	if n := strings.Count(body, "/history?inside="); n != 50 {
+		t.Errorf("%d graphs are listed", n)
+	}
 }
 
 // What was computed for the last keys is held, and no more of it.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph/draw"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
+	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/transcript/recorded"
 	"github.com/superstep-dev/superstep/runlog"
@@ -166,5 +169,40 @@ func TestSameNumbers(t *testing.T) {
 		if seen == 0 {
 			t.Errorf("%s: nothing was compared", name)
 		}
+	}
+}
+
+// The page of a run has the status that the list of runs has, wherever the run is, and buttons of a run that executes while it waits.
+func TestSameStatus(t *testing.T) {
+	runs := [][]runlog.Record{{{Seq: 1, Kind: runlog.KindRunStarted, Data: json.RawMessage(`{}`)}, {Seq: 2, Kind: runlog.KindTaskFailed, Path: "a", Data: json.RawMessage(`{"error":"busy","next_ms":60000}`)}}}
+	for _, name := range recorded.Names() {
+		runs = append(runs, recorded.Load(name))
+	}
+	seen := map[string]bool{}
+	for _, recs := range runs {
+		p := pageOf(t, recs[:1], "", "trace")
+		for _, rec := range recs {
+			p.r.Apply(rec)
+			item := host.RunItem{Status: p.r.Status}
+			if w := p.r.Wait(); w != nil {
+				item.Waits = w.What
+			}
+			for _, q := range p.r.Open() {
+				if summary.Asks(q.Kind) {
+					item.Open++
+				}
+			}
+			list := &runsPage{s: p.s}
+			if want := list.row(item).State; p.shown() != want {
+				t.Errorf("%s %d: the page says %q, the list %q", p.r.Title, rec.Seq, p.shown(), want)
+			}
+			if buttons := p.head(); p.r.Status == runlog.Running && !strings.Contains(buttons, "Pause") {
+				t.Errorf("%s %d, %s: it cannot be paused: %s", p.r.Title, rec.Seq, p.shown(), buttons)
+			}
+			seen[p.shown()] = true
+		}
+	}
+	if !seen["needs you"] || !seen["retrying"] || !seen["running"] || !seen["completed"] {
+		t.Error("not all were compared:", seen)
 	}
 }

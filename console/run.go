@@ -22,6 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/question"
+	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -227,25 +228,32 @@ func (p *runPage) money() string {
 func (p *runPage) head() string {
 	r := p.r
 	used := r.Used()
-	status := p.shown()
+	status := p.current()
 	return p.s.html("run-head", map[string]any{
-		"ID": p.id, "Title": title(r, p.id), "Workflow": transcript.Line(r.Workflow), "Status": status, "Time": clock(r.Time, p.now), "Tokens": inwords.Count(used.In + used.Out),
+		"ID": p.id, "Title": title(r, p.id), "Workflow": transcript.Line(r.Workflow), "Status": p.shown(), "Time": clock(r.Time, p.now), "Tokens": inwords.Count(used.In + used.Out),
 		"Agents": used.Agents, "Money": p.money(), "Spent": used.Agents > 0 || used.In+used.Out > 0 || r.Budget.Money > 0, "Parent": transcript.Line(r.Parent), "Started": r.Started, "Retries": r.Retries, "Error": transcript.Clean(r.Error),
-		"Acts": p.acts, "Actions": p.actions(status), "Sandbox": transcript.Line(r.Sandbox), "Imported": r.Imported, "Stored": p.stored && status == string(runlog.Running),
+		"Acts": p.acts, "Actions": p.actions(status), "Sandbox": transcript.Line(r.Sandbox), "Imported": r.Imported, "Stored": p.stored && status == runlog.Running,
 		"Inputs": pretty(r.Inputs), "Output": p.s.valued(r.Output), "Budget": p.budget(), "Chat": p.tab == chatTab, "Code": r.Code,
 	})
 }
 
+// current is the status of the run, which the store may know better than its log.
+func (p *runPage) current() runlog.Status {
+	if p.at == 0 && p.status != "" && !(p.status == runlog.Running && p.r.Status != "") {
+		return p.status
+	}
+	return p.r.Status
+}
+
 // shown is the status of the run as lists show it.
 func (p *runPage) shown() string {
-	status := p.r.Status
-	if p.at == 0 && p.status != "" && !(p.status == runlog.Running && status != "") {
-		status = p.status
-	}
-	if p.at == 0 && status == runlog.Paused && slices.ContainsFunc(p.r.Open(), func(q *transcript.Question) bool { return q.Kind != runlog.QuestionMessage }) {
-		return "needs you" // as in lists
-	}
-	if status == runlog.Running && p.r.Waits() {
+	status, wait := p.current(), p.r.Wait()
+	switch asks := slices.ContainsFunc(p.r.Open(), func(q *transcript.Question) bool { return q.Kind != runlog.QuestionMessage }); {
+	case p.at == 0 && asks && !status.Ended() && status != runlog.Failed:
+		return "needs you"
+	case p.at == 0 && status == runlog.Running && wait != nil && wait.What == summary.RateLimit:
+		return "retrying"
+	case status == runlog.Running && p.r.Waits():
 		return "waiting"
 	}
 	return string(status)
@@ -258,7 +266,7 @@ type action struct {
 }
 
 // actions returns what may be done with the run as it is.
-func (p *runPage) actions(status string) []action {
+func (p *runPage) actions(status runlog.Status) []action {
 	if !p.acts {
 		return nil
 	}
@@ -266,13 +274,13 @@ func (p *runPage) actions(status string) []action {
 	pause := action{"Pause", "pause", "No new task starts. What runs may end.", command("pause"), false}
 	resume := action{"Resume", "resume", "It continues where it stopped.", command("resume"), false}
 	cancel := action{"Cancel", "cancel", "It ends for good.", command("cancel"), true}
-	switch runlog.Status(status) {
-	case runlog.Running, "waiting":
+	switch status {
+	case runlog.Running:
 		return []action{pause, cancel}
 	case runlog.Completed, runlog.Cancelled:
 		return nil
 	case runlog.Partial:
-		return []action{{"Run failed again", "rerun", "A new run does the failed steps again, and what follows them.", command("fork") + " --from failed", false}}
+		return []action{{"Run failed again", "rerun", "A new run does the failed steps again, and what follows them.", command("resume"), false}}
 	case runlog.Failed:
 		return []action{resume}
 	}

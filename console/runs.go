@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/evaluate"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
@@ -24,7 +25,7 @@ const runsPerPage = 50
 // runsPage is the list of runs with its filters.
 type runsPage struct {
 	s           *server
-	tab         string // all, needs-you, running, failed, retrying
+	tab         string // all (but those of evaluations), needs-you, running, failed, retrying, evaluations
 	workflow, q string
 	before      string // the ID of the last run of the page before
 	acts        bool
@@ -33,7 +34,7 @@ type runsPage struct {
 	counts      map[string]int
 }
 
-var tabs = []struct{ Name, Title string }{{"all", "All"}, {"needs-you", "Needs you"}, {"running", "Running"}, {"failed", "Failed"}, {"retrying", "Retrying"}}
+var tabs = []struct{ Name, Title string }{{"all", "Runs"}, {"needs-you", "Needs you"}, {"running", "Running"}, {"failed", "Failed"}, {"retrying", "Retrying"}, {"evaluations", "Evaluations"}}
 
 func (s *server) runsOf(r *http.Request) (*runsPage, error) {
 	q := r.URL.Query()
@@ -75,8 +76,10 @@ func belongs(tab string, i *runlog.Info, sum *summary.Summary) bool {
 		return i.Status == runlog.Failed || i.Status == runlog.Partial || i.Status == runlog.Quarantined
 	case "retrying":
 		return i.Status == runlog.Running && sum != nil && sum.Waits == summary.RateLimit
+	case "evaluations":
+		return evaluate.Of(i)
 	}
-	return true
+	return !evaluate.Of(i)
 }
 
 // read returns the runs of the page, and counts those of each list.

@@ -15,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/strict"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // A Cell is one run of an evaluation: a repetition, from 0, of a case with a variant.
@@ -40,6 +41,16 @@ func Prefix(file string) string { return "eval-" + digest(6, file) + "-" }
 func ID(prefix string, generation int, parts ...any) (string, error) {
 	b, err := json.Marshal(parts)
 	return fmt.Sprintf("%s%d-%s", prefix, generation, digest(12, string(b))), err
+}
+
+// Of reports whether a run is one of an evaluation, or a child run of one.
+func Of(i *runlog.Info) bool {
+	id := i.ID
+	if i.IsChild() {
+		id = i.Parent
+	}
+	parts := strings.Split(id, "-")
+	return len(parts) == 4 && parts[0] == "eval" && len(parts[1]) == 6 && len(parts[3]) == 12
 }
 
 func digest(letters int, s string) string {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // The probabilities are those of textbooks: Fisher's tea, McNemar's pairs.
@@ -187,6 +188,9 @@ func TestIDs(t *testing.T) {
 	a, err := ID(prefix, 3, "find", json.RawMessage(`{"a":1}`), 0)
 	if err != nil || len(a) > 64 {
 		t.Fatal(a, err)
+	}
+	if !Of(&runlog.Info{ID: a}) || Of(&runlog.Info{ID: "eval-of-my-own"}) || Of(&runlog.Info{ID: "7f3a21c0", Parent: a}) {
+		t.Errorf("run %s is of no evaluation, or another is", a)
 	}
 	if b, _ := ID(prefix, 3, "find", json.RawMessage(`{"a":2}`), 0); a == b {
 		t.Error("other inputs have the same run")

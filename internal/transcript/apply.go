@@ -26,6 +26,9 @@ func (r *Run) Apply(rec runlog.Record) {
 		r.Started = rec.Time
 		r.proceed(rec.Time)
 	}
+	if rec.Kind != runlog.KindRunResumed { // before that, no process has executed it
+		r.rested = r.Waited(rec.Time)
+	}
 	switch rec.Kind {
 	case runlog.KindRunStarted, runlog.KindRunResumed, runlog.KindRunPaused,
 		runlog.KindRunFailed, runlog.KindRunCancelled, runlog.KindRunFinished:

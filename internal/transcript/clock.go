@@ -88,6 +88,13 @@ func (r *Run) countLeaf(t *Task) {
 			r.leaves--
 		}
 	}
+	if rests := leaf && (!t.RetryAt.IsZero() || t.sleeps()); rests != t.rests {
+		if t.rests = rests; rests {
+			r.resting++
+		} else {
+			r.resting--
+		}
+	}
 	if waits := leaf && !t.RetryAt.IsZero(); waits != t.retries {
 		if t.retries = waits; waits {
 			r.retrying++
@@ -95,6 +102,25 @@ func (r *Run) countLeaf(t *Task) {
 			r.retrying--
 		}
 	}
+}
+
+// sleeps reports whether a script does nothing but sleep in the task.
+func (t *Task) sleeps() bool {
+	u := t.Current()
+	return u != nil && u.Kind == "sleep"
+}
+
+// Waited returns for how long, of its Time, the run has only waited until now for a date, a rate limit or the next attempt.
+func (r *Run) Waited(now time.Time) time.Duration {
+	if r.Status != runlog.Running || r.leaves == 0 || r.resting < r.leaves {
+		return r.rested
+	}
+	for _, t := range r.Tasks {
+		if t.rests && !t.RetryAt.IsZero() && t.RetryAt.Before(now) {
+			now = t.RetryAt // what it then does has no record yet
+		}
+	}
+	return r.rested + max(0, now.Sub(r.last))
 }
 
 // at returns the load at and below a path.

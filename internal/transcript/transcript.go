@@ -80,6 +80,8 @@ type Run struct {
 	reserved runlog.Amount // the sum of aside
 	leaves   int           // tasks that have not ended and have none in them
 	retrying int           // those of them that wait to try again
+	resting  int           // those of them that wait for a date, too
+	rested   time.Duration // see Waited
 	heard    bool          // the record only continues the text of a turn
 	changed  changed
 }
@@ -193,6 +195,7 @@ type Task struct {
 	counted bool                       // it has ended, and size is part of Run.kept
 	leaf    bool                       // it is counted in Run.leaves
 	retries bool                       // it is counted in Run.retrying
+	rests   bool                       // it is counted in Run.resting
 	stored  time.Duration              // of execution, by records that end an execution or an attempt
 }
 

@@ -243,6 +243,27 @@ func TestClean(t *testing.T) {
 	}
 }
 
+// Texts in JSON are shown as texts, also in a document that is cut off, and none of them reaches beyond its quotes.
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ in, want string }{
+		{`"a\nb \u003cc\u003e \u0026 \"d\" \\n"`, `"a⏎b <c> & "d" \n"`},
+		{`{"k":"1\r\n2","n":[1,"",null]}`, `{"k":"1⏎2","n":[1,"",null]}`},
+		{`12.50`, `12.50`},
+		{``, ``},
+		{`{"k":"cut \u003c`, `{"k":"cut <`},
+		{`{"k":"cut \u00`, `{"k":"cut `},
+		{`{"k":"cut \`, `{"k":"cut `},
+		{`{"k":"`, `{"k":"`},
+		{`{"k":"\u001b]0;x","l":"y"}`, `{"k":"]0;x","l":"y"}`},
+		{"{\"k\":\"raw\nbreak\"}", `{"k":"raw⏎break"}`},
+	} {
+		if got := transcript.Texts([]byte(c.in), "⏎"); got != c.want {
+			t.Errorf("Texts(%q) = %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
 // A hostile text takes no longer than its length deserves.
 func TestCleanIsLinear(t *testing.T) {
 	t.Parallel()
@@ -532,6 +553,38 @@ func TestTimeLeavesOutWaiting(t *testing.T) {
 			t.Errorf("%s took %s, want %s", what, got[0], got[1])
 		}
 	}
+}
+
+// Waiting for a date or the next attempt is told apart from the rest of the execution time, unless something else runs meanwhile, or no process does.
+func TestWaited(t *testing.T) {
+	t.Parallel()
+	l := newLog()
+	waited := func(what string, want time.Duration) {
+		t.Helper()
+		if got := l.fold().Waited(l.now); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	l.add(runlog.KindRunStarted, "", runlog.RunStarted{Workflow: "w"})
+	l.add(runlog.KindTaskFailed, "a", runlog.TaskFailed{Node: "a", Attempt: 1, Error: "busy", Next: 60_000})
+	l.now = l.now.Add(20 * time.Second)
+	waited("before the next attempt", 20*time.Second)
+	l.now = l.now.Add(time.Hour)
+	waited("in the next attempt", time.Minute)
+	l.add(runlog.KindTaskFailed, "a", runlog.TaskFailed{Node: "a", Attempt: 2, Error: "busy", Next: 60_000})
+	l.add(runlog.KindIntended, "b", runlog.Intended{Key: "x", Kind: "tool", Name: "grep"}) // a second later
+	l.now = l.now.Add(time.Hour)
+	waited("beside a tool", time.Minute+time.Second)
+	l.add(runlog.KindTaskDone, "b", runlog.TaskDone{Node: "b"})
+	l.add(runlog.KindTaskDone, "a", runlog.TaskDone{Node: "a"})
+	l.settle("script", "z/until", "timer", "z", "1m", l.now.Add(time.Minute))
+	l.add(runlog.KindIntended, "script", runlog.Intended{Key: "z", Kind: "sleep", Name: "z"})
+	l.now = l.now.Add(58 * time.Second)
+	waited("in a script that sleeps", time.Minute+time.Second+59*time.Second)
+	l.now = l.now.Add(time.Hour)
+	l.add(runlog.KindRunResumed, "", runlog.RunResumed{})
+	l.now = l.now.Add(time.Hour)
+	waited("after a crash", time.Minute+2*time.Second)
 }
 
 // When one of two questions has its answer the tasks begin again, and that of the other goes on waiting: what is heard live

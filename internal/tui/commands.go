@@ -12,6 +12,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/effort"
 	"github.com/superstep-dev/superstep/internal/inwords"
@@ -419,6 +420,8 @@ func (t *Terminal) modelCommand(args string) tea.Cmd {
 			offers = append(offers, offer{text: transcript.Line(m.Name), name: m.Name, about: transcript.Line(about)})
 		}
 	}
+	names = append(names, host.Offline)
+	offers = append(offers, offer{text: host.Offline, name: host.Offline, about: "built in: it only quotes documents"})
 	if args == "" {
 		t.push(newChoosePane(t, "model of the next chat or run", offers, func(o offer) tea.Cmd { choose(o.name); return nil }))
 		return nil
@@ -441,7 +444,17 @@ func (t *Terminal) modelCommand(args string) tea.Cmd {
 			return nil
 		}
 	}
-	t.fail(fmt.Errorf("there is no model %q%s", args, suggest.Hint(args, append(names, lacks...))))
+	err := fmt.Errorf("there is no model %q%s; /model lists them", args, suggest.Hint(args, append(names, lacks...)))
+	if t.catalog.Opens != nil {
+		if err = t.catalog.Opens(args); err == nil {
+			choose(args)
+			return nil
+		}
+		if e := (*host.Error)(nil); errors.As(err, &e) && len(e.Next) > 0 {
+			err = fmt.Errorf("%w; %s", err, e.Next[0])
+		}
+	}
+	t.fail(err)
 	return nil
 }
 

@@ -617,6 +617,20 @@ func TestModelCommand(t *testing.T) {
 	if len(d.starts) != 1 || d.starts[0].Model != "a/one" {
 		t.Errorf("%+v", d.starts)
 	}
+	d.press("/model Offline", "enter") // as --model takes it
+	d.shows("uses offline")
+	d.press("/model nothing", "enter")
+	d.shows(`there is no model "nothing"; known: a/one, a/two, offline, b/x; /model lists them`)
+	d.term.catalog.Opens = func(name string) error {
+		if name == "sonnet" {
+			return nil
+		}
+		return &host.Error{Message: "no model of that name", Next: []string{"name it as provider/model: a/one"}}
+	}
+	d.press("/model sonnet#high", "enter")
+	d.shows("uses sonnet#high")
+	d.press("/model nothing", "enter")
+	d.shows("no model of that name; name it as provider/model: a/one")
 }
 
 func TestEffortCommand(t *testing.T) {

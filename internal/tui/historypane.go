@@ -866,7 +866,7 @@ func runDiffLines(d *superstep.RunDiff) []string {
 		sign := map[string]string{superstep.Changed: "~", superstep.OnlyA: "-", superstep.OnlyB: "+"}[x.How]
 		out = append(out, fmt.Sprintf("  %s step %d %s", sign, x.Step, transcript.Line(x.Path)))
 		for _, c := range x.Changes {
-			out = append(out, "      "+pointerWords(c.Path)+"  "+cut(transcript.Line(string(c.Before)), 40)+" → "+transcript.Line(string(c.After)))
+			out = append(out, "      "+pointerWords(c.Path)+"  "+cut(texts(c.Before), 40)+" → "+texts(c.After))
 		}
 	}
 	return out

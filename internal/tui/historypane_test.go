@@ -479,6 +479,18 @@ func TestForkFromHistory(t *testing.T) {
 	shows(t, term, "DIFF WITH NOW", "From run "+id, "to run "+fork)
 }
 
+// Texts in a state are texts, and no JSON: in its tree, in what a step changed, and at the beginning of what is not expanded.
+func TestHistoryOfTexts(t *testing.T) {
+	t.Parallel()
+	term, _, _ := over(t, writing(t), `{"topic":"<tui> & more\nof it"}`)
+	shows(t, term, `topic  "<tui> & more ⏎ of it"`, `"sent on <tui> & more`)
+	if got := treeOf(json.RawMessage(`{"a":{"text":"x \u003c y\nz"}}`)).kids[0].line(false); got != `a {1} {"text":"x < y ⏎ z"}` {
+		t.Error(got)
+	}
+	press(t, term, "{", "{", "d")
+	shows(t, term, "DIFF WITH NOW", `"on <tui> & more ⏎ of it" → "sent on <tui> & more ⏎ of it"`)
+}
+
 // Past states of graphs inside of tasks, of those inside of these, and back. A fork begins outside, and only the run's own state is edited.
 func TestHistoryInside(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/evaluate"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
@@ -163,8 +164,11 @@ func (t *Terminal) busy() bool {
 	return len(t.inbox) > 0 || slices.ContainsFunc(t.recent, moving)
 }
 
-// recentRuns is how many of the newest runs the start page knows.
-const recentRuns = 30
+const (
+	recentRuns = 30              // how many of the newest runs the start page knows
+	manyRuns   = 20 * recentRuns // the same, if most of these are of an evaluation
+	mostRecent = 8               // how many it lists as recent
+)
 
 // lookRuns reads the newest runs and the inbox.
 func (t *Terminal) lookRuns() tea.Cmd {
@@ -174,6 +178,15 @@ func (t *Terminal) lookRuns() tea.Cmd {
 		e, err := t.reader(t.ctx)
 		if err == nil {
 			recent, err = e.Runs(t.ctx, &runlog.Filter{Limit: recentRuns})
+			evaluations := 0
+			for i := range recent {
+				if evaluate.Of(&recent[i]) {
+					evaluations++
+				}
+			}
+			if len(recent) == recentRuns && evaluations > recentRuns-mostRecent {
+				recent, err = e.Runs(t.ctx, &runlog.Filter{Limit: manyRuns})
+			}
 		}
 		inbox, ierr := t.backend.Inbox(t.ctx)
 		return doneMsg{func() {

@@ -21,6 +21,11 @@ type jsonNode struct {
 	brief string // the beginning of one with children, on one line
 }
 
+// texts writes JSON, which may be cut off, on one line, with the texts in it as they are.
+func texts(doc []byte) string {
+	return transcript.Line(transcript.Texts(bytes.ToValidUTF8(doc, nil), " ⏎ "))
+}
+
 // treeOf parses a JSON document. Objects keep the order of their keys.
 func treeOf(doc json.RawMessage) *jsonNode {
 	d := json.NewDecoder(bytes.NewReader(doc))
@@ -40,7 +45,7 @@ func (n *jsonNode) read(d *json.Decoder, doc json.RawMessage) error {
 	open, nested := token.(json.Delim)
 	if !nested {
 		text, err := json.Marshal(token)
-		n.value = transcript.Line(string(text))
+		n.value = texts(text)
 		return err
 	}
 	n.list = open == '['
@@ -65,7 +70,7 @@ func (n *jsonNode) read(d *json.Decoder, doc json.RawMessage) error {
 		n.value = map[bool]string{true: "[]", false: "{}"}[n.list]
 	}
 	if _, err = d.Token(); err == nil {
-		n.brief = transcript.Line(strings.ToValidUTF8(string(doc[begin:min(int(d.InputOffset()), begin+200)]), ""))
+		n.brief = texts(doc[begin:min(int(d.InputOffset()), begin+200)])
 	}
 	return err
 }
@@ -133,7 +138,7 @@ func changesOf(before, after json.RawMessage) []changeLine {
 	var out []changeLine
 	for _, c := range changes {
 		path := pointerWords(c.Path)
-		was, is := transcript.Line(string(c.Before)), transcript.Line(string(c.After))
+		was, is := texts(c.Before), texts(c.After)
 		switch {
 		case c.Before == nil:
 			out = append(out, changeLine{"+", path, is})

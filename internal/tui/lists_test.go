@@ -309,6 +309,24 @@ func TestStartPage(t *testing.T) {
 	h.until("run ship0001 · work asks", "Needs you (2)")
 }
 
+// However many runs an evaluation had, those of the user are recent. The list of all runs has both.
+func TestStartPageAfterEvaluation(t *testing.T) {
+	t.Parallel()
+	h := newHarbour(t)
+	h.begin("fast", "fast0001", "A quick look")
+	for i := range 2 * recentRuns {
+		h.clock.Add(1)
+		h.begin("fast", fmt.Sprintf("eval-0a1b2c-1-%012x", i), fmt.Sprintf("brief.eval.yaml: case %d", i))
+	}
+	h.look()
+	h.until("Recent", "A quick look")
+	if p := h.picture(100, 24); strings.Contains(p, "brief.eval.yaml") {
+		t.Errorf("%s", p)
+	}
+	h.press("tab", "r")
+	h.until("RUNS", "brief.eval.yaml")
+}
+
 func TestStartPageWithoutModel(t *testing.T) {
 	t.Parallel()
 	h := newHarbour(t)

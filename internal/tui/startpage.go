@@ -13,6 +13,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/superstep-dev/superstep/internal/evaluate"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
@@ -121,7 +122,7 @@ func (p *startPane) build(w int) {
 	}
 	running := func(i *runlog.Info) bool { return i.Status == runlog.Running && !t.yourTurn(i) }
 	runs("Running", running, 8)
-	runs("Recent", func(i *runlog.Info) bool { return !running(i) }, 8)
+	runs("Recent", func(i *runlog.Info) bool { return !running(i) && !evaluate.Of(i) }, mostRecent)
 	if c != nil && len(c.Workflows) > 0 {
 		heading("Workflows")
 		wide := 0

@@ -64,6 +64,8 @@ type Catalog struct {
 	Untrusted int             // items of the project that wait for a decision
 	Broken    string          // a line about tools that cannot be used, "" if all can
 	RunFiles  string          // the folder that holds one with the files of each run, "" if none are kept
+	// Opens returns an error if no run can be given a model of that name. It is nil if that is not known.
+	Opens func(name string) error
 	// Find returns a workflow of the list for its inputs: to read them, and not to run it. It returns nil if there is none of that name.
 	Find func(name string) *workflow.Workflow
 	// Prompt returns the text of a prompt of an MCP server, or for "" a line for each prompt; see host.Host.Prompt. It may take a while.
