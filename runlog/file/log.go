@@ -32,7 +32,6 @@ type log struct {
 	buf   []byte
 	ends  []int
 
-	packing   sync.Mutex // one former log is compressed at a time
 	squeezing sync.WaitGroup
 }
 
@@ -120,12 +119,14 @@ func (l *log) write(b *runlog.Batch) error {
 
 // squeeze compresses a former log, while others are written. Whatever goes wrong, the log stays as it was, for Reclaim.
 func (l *log) squeeze(dir string, base uint64) {
-	l.packing.Lock()
-	defer l.packing.Unlock()
+	l.s.packing.Lock()
 	tmp, err := l.s.squeeze(dir, base)
+	l.s.packing.Unlock()
 	if err != nil || tmp == "" {
 		return
 	}
+	l.turn <- struct{}{} // no append finds the run locked by this
+	defer func() { <-l.turn }()
 	short, stop := l.s.patience(context.Background())
 	defer stop()
 	lock, err := l.s.lockRun(short, l.ID)

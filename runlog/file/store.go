@@ -112,6 +112,7 @@ type store struct {
 	owners  owners.Owners
 	reserve reserve
 	making  sync.Mutex // one creation or deletion of this process at a time
+	packing sync.Mutex // one former log is compressed at a time beside appends
 	cache   cache
 	packer  packer
 	watch   storekit.Watch
