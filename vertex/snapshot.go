@@ -47,9 +47,8 @@ func (r *Run[V, E, M]) Snapshot() (*Snapshot[V, E, M], error) {
 	s := &Snapshot[V, E, M]{Step: r.step, GraphVertices: r.g.n, GraphEdges: r.g.NumEdges()}
 	var vertices sync.WaitGroup
 	vertices.Go(func() { s.Values, s.Votes = slices.Clone(r.values), r.votes() })
-	err := r.rest(s, r.changed)
-	vertices.Wait()
-	return s, err
+	defer vertices.Wait()
+	return s, r.rest(s, r.changed)
 }
 
 // votes returns the last votes of all vertices.

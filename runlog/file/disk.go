@@ -16,6 +16,7 @@ type disk interface {
 	open(path string, flag int) (tape, error)
 	rename(from, to string) error
 	link(from, to string) error // gives a file a second name
+	remove(path string) error
 	syncDir(dir string) error
 }
 
@@ -45,6 +46,8 @@ func (realDisk) open(path string, flag int) (tape, error) {
 func (realDisk) rename(from, to string) error { return os.Rename(from, to) }
 
 func (realDisk) link(from, to string) error { return os.Link(from, to) }
+
+func (realDisk) remove(path string) error { return os.Remove(path) }
 
 func (realDisk) syncDir(dir string) error { return localfs.SyncDir(dir) }
 

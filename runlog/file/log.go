@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/superstep-dev/superstep/runlog"
@@ -19,7 +18,6 @@ type log struct {
 	storekit.Hold
 	s     *store
 	epoch uint64
-	no    uint64        // of the run, in the order of their creation
 	turn  chan struct{} // is full while somebody writes
 
 	mu    sync.Mutex
@@ -33,6 +31,7 @@ type log struct {
 	ends  []int
 
 	squeezing sync.WaitGroup
+	slots     chan struct{} // as many as former logs may wait to be compressed
 }
 
 // Append implements runlog.Log. After an error that wraps ErrUnknown this hold of the run no longer
@@ -42,6 +41,12 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 		return err
 	}
 	return l.Alone(ctx, func() error {
+		select { // wait while too much is to be compressed
+		case l.slots <- struct{}{}:
+			<-l.slots
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		l.turn <- struct{}{}
 		defer func() { <-l.turn }()
 		if err := l.s.alive(context.Background()); err != nil {
@@ -59,13 +64,9 @@ func (l *log) Append(ctx context.Context, b *runlog.Batch) error {
 			return err
 		}
 		if l.size >= l.s.segment {
-			base, dir := l.h.base, l.dir
-			if err := l.rotate(&l.st); errors.Is(err, runlog.ErrUnknown) {
+			if err := l.roll(); err != nil {
 				return err
-			} else if err == nil {
-				l.tell()
-				l.squeezing.Go(func() { l.squeeze(dir, base) })
-			} // else the log goes on to grow
+			}
 		}
 		return l.write(b)
 	})
@@ -117,7 +118,33 @@ func (l *log) write(b *runlog.Batch) error {
 	return nil
 }
 
-// squeeze compresses a former log, while others are written. Whatever goes wrong, the log stays as it was, for Reclaim.
+// roll begins a new log, and has the former one compressed beside the next appends. Where it cannot, the log goes on to grow.
+func (l *log) roll() error {
+	select {
+	case l.slots <- struct{}{}:
+	default:
+		return nil
+	}
+	base, dir, records := l.h.base, l.dir, l.st.Seq >= l.h.base
+	err := l.rotate(&l.st)
+	if err == nil {
+		l.tell()
+	}
+	if err != nil || !records {
+		<-l.slots
+		if errors.Is(err, runlog.ErrUnknown) {
+			return err
+		}
+		return nil
+	}
+	l.squeezing.Go(func() {
+		defer func() { <-l.slots }()
+		l.squeeze(dir, base)
+	})
+	return nil
+}
+
+// squeeze compresses a former log. Whatever goes wrong, it stays as it was; Reclaim looks at it again when the run has ended.
 func (l *log) squeeze(dir string, base uint64) {
 	l.s.packing.Lock()
 	tmp, err := l.s.squeeze(dir, base)
@@ -127,23 +154,15 @@ func (l *log) squeeze(dir string, base uint64) {
 	}
 	l.turn <- struct{}{} // no append finds the run locked by this
 	defer func() { <-l.turn }()
-	short, stop := l.s.patience(context.Background())
-	defer stop()
-	lock, err := l.s.lockRun(short, l.ID)
-	if err != nil {
+	e, err := l.s.edit(context.Background(), l.ID)
+	if e != nil {
+		defer e.close()
+	}
+	if err != nil { // the run was deleted, for one; the folder of another of its name would not have the copy
 		os.Remove(tmp)
 		return
 	}
-	defer lock.Close()
-	if f, err := os.Open(filepath.Join(dir, logName)); err == nil {
-		h, err := readHeader(f)
-		_ = f.Close()
-		if err == nil && h.no == l.no && h.base > base {
-			_ = l.s.replace(dir, base, tmp)
-			return
-		}
-	}
-	os.Remove(tmp) // the run was deleted, and another has its name
+	_ = l.s.replace(dir, base, tmp)
 }
 
 // begin takes the run's lock and finds out whether the run is still held. The caller

@@ -2,7 +2,6 @@ package file
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -41,22 +40,8 @@ func baseOf(name string) (base uint64, ok bool) {
 	return base, is && err == nil && base > 0 && (name == packName(base) || name == plainName(base))
 }
 
-// A former is the file of a former log, as a listing of its folder had it.
-type former struct {
-	base  uint64 // its first record
-	plain bool   // and not compressed
-}
-
-// path returns the file of a former log in a folder.
-func (f former) path(dir string) string {
-	if f.plain {
-		return filepath.Join(dir, plainName(f.base))
-	}
-	return filepath.Join(dir, packName(f.base))
-}
-
-// formers returns the former logs that are there, in order. Of one that is there twice, since it has just been compressed, it returns the plain file.
-func formers(dir string) ([]former, error) {
+// formers returns the first records of the former logs that are there, in order. Beside a writer it may leave one out, or have one that is about to go.
+func formers(dir string) ([]uint64, error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, err
@@ -66,30 +51,14 @@ func formers(dir string) ([]former, error) {
 	if err != nil {
 		return nil, err
 	}
-	var logs []former
+	var bases []uint64
 	for _, name := range names {
 		if base, ok := baseOf(name); ok {
-			logs = append(logs, former{base, strings.HasSuffix(name, plainSuffix)})
+			bases = append(bases, base)
 		}
 	}
-	slices.SortFunc(logs, func(a, b former) int {
-		if c := cmp.Compare(a.base, b.base); c != 0 || a.plain == b.plain {
-			return c
-		} else if a.plain {
-			return -1
-		}
-		return 1
-	})
-	return slices.CompactFunc(logs, func(a, b former) bool { return a.base == b.base }), nil
-}
-
-// find returns where in a list the former log with a record is, -1 if it has none.
-func find(logs []former, seq uint64) int {
-	i, found := slices.BinarySearchFunc(logs, seq, func(f former, seq uint64) int { return cmp.Compare(f.base, seq) })
-	if !found {
-		i--
-	}
-	return i
+	slices.Sort(bases)
+	return slices.Compact(bases), nil
 }
 
 // A packer compresses and reads what is compressed. It is made when it is first needed.
@@ -190,16 +159,16 @@ func (s *store) replace(dir string, base uint64, tmp string) error {
 		os.Remove(tmp)
 		return err
 	}
-	return os.Remove(filepath.Join(dir, plainName(base)))
+	return s.disk.remove(filepath.Join(dir, plainName(base)))
 }
 
-// loadFormer reads a former log, which may have been compressed since it was listed.
-func (s *store) loadFormer(dir string, f former) (h *header, data []byte, path string, err error) {
-	path = f.path(dir)
+// loadFormer reads the former log that begins with a record. It is compressed before the plain file goes.
+func (s *store) loadFormer(dir string, base uint64) (h *header, data []byte, path string, err error) {
+	path = filepath.Join(dir, plainName(base))
 	h, data, err = s.loadPack(path)
-	if f.plain && errors.Is(err, fs.ErrNotExist) {
-		f.plain = false
-		return s.loadFormer(dir, f)
+	if errors.Is(err, fs.ErrNotExist) {
+		path = filepath.Join(dir, packName(base))
+		h, data, err = s.loadPack(path)
 	}
 	return h, data, path, err
 }

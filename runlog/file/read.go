@@ -102,38 +102,37 @@ func readHeader(f io.ReaderAt) (*header, error) {
 // former reads the former logs of a run whose present one has the header h, nil if
 // that is unknown.
 func (r *reading) former(h *header) error {
-	logs, err := formers(r.dir)
+	bases, err := formers(r.dir)
 	if err != nil {
 		return err
 	}
-	if h != nil {
-		// One from the log's own base on was being made when its process died.
-		logs = logs[:find(logs, h.base-1)+1]
+	at := uint64(1)
+	if i, found := slices.BinarySearch(bases, r.chain.Seq+1); found {
+		at = bases[i]
+	} else if i > 0 {
+		at = bases[i-1]
 	}
-	i := find(logs, r.chain.Seq+1)
-	if i < 0 {
-		if h == nil {
+	// Each says where the next one begins, which may be missing from the list. One from the log's own base on was being made when its process died.
+	for next := at; h == nil || at < h.base; at = next {
+		was, data, path, err := r.s.loadFormer(r.dir, at)
+		if h == nil && errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		return located(r.chain, r.dir, 0, "the file of its former records is missing")
-	}
-	for ; i < len(logs); i++ {
-		was, data, path, err := r.s.loadFormer(r.dir, logs[i])
 		if errors.Is(err, errFormat) || errors.Is(err, fs.ErrNotExist) {
 			return located(r.chain, path, 0, err.Error())
 		}
 		if err != nil {
 			return err
 		}
-		if was.id != r.id || was.base != logs[i].base || was.base > r.chain.Seq+1 {
+		if was.id != r.id || was.base != at || was.base > r.chain.Seq+1 {
 			return located(r.chain, path, 0, "it does not belong here")
 		}
-		if err := r.frames(was, data[was.size:], was.size, was.base, path); err != nil || r.full() {
+		if next, err = r.frames(was, data[was.size:], was.size, at, path); err != nil || r.full() {
 			return err
 		}
-	}
-	if h != nil && r.chain.Seq+1 < h.base {
-		return located(r.chain, r.dir, 0, "the file of the records from there on is missing")
+		if next == at {
+			return located(r.chain, path, 0, "it has no records")
+		}
 	}
 	return nil
 }
@@ -152,7 +151,7 @@ func (r *reading) log(f io.ReaderAt, h *header, limit int64) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	err = r.frames(h, data[:n], at, seq, filepath.Join(r.dir, logName))
+	_, err = r.frames(h, data[:n], at, seq, filepath.Join(r.dir, logName))
 	if r.last.nonce == h.nonce {
 		r.s.cache.keepSpot(r.id, r.last)
 	}
@@ -163,8 +162,8 @@ func (r *reading) log(f io.ReaderAt, h *header, limit int64) error {
 }
 
 // frames reads data, which is at that offset of a log and begins with the frame of a
-// record, or with the mark before it.
-func (r *reading) frames(h *header, data []byte, at int64, seq uint64, path string) error {
+// record, or with the mark before it. It returns the number of the record behind them.
+func (r *reading) frames(h *header, data []byte, at int64, seq uint64, path string) (uint64, error) {
 	for len(data) > 0 && !r.full() {
 		var size int
 		var err error
@@ -175,17 +174,17 @@ func (r *reading) frames(h *header, data []byte, at int64, seq uint64, path stri
 			size, err = frameSize(data)
 		}
 		if err != nil {
-			return located(r.chain, path, at, err.Error())
+			return seq, located(r.chain, path, at, err.Error())
 		}
 		if !mark {
 			if err := r.frame(h, data[:size:size], at, seq, path); err != nil {
-				return err
+				return seq, err
 			}
 			seq++
 		}
 		data, at = data[size:], at+int64(size)
 	}
-	return nil
+	return seq, nil
 }
 
 func (r *reading) frame(h *header, frame []byte, at int64, seq uint64, path string) error {

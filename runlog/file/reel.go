@@ -192,14 +192,16 @@ func (r *reel) compress(st *state) error {
 // rotate puts the log away as it is, and begins a new one. Whoever calls it compresses the former one later, see [store.squeeze]. On an error the log
 // is as before, unless the error wraps ErrUnknown.
 func (r *reel) rotate(st *state) error {
-	os.Remove(filepath.Join(r.dir, plainName(r.h.base))) // of a process that died here
 	next := *r.h
-	if plain, err := r.shelve(); err != nil {
-		return err
-	} else if plain {
-		next.version = shelved
-	} else if err := r.compress(st); err != nil {
-		return err
+	if st.Seq >= r.h.base { // else it has no records, and the next one has its number
+		_ = r.s.disk.remove(filepath.Join(r.dir, plainName(r.h.base))) // of a process that died here
+		if plain, err := r.shelve(); err != nil {
+			return err
+		} else if plain {
+			next.version = shelved
+		} else if err := r.compress(st); err != nil {
+			return err
+		}
 	}
 	next.base, next.prev = st.Seq+1, st.Hash
 	if _, err := rand.Read(next.nonce[:]); err != nil {

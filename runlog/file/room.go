@@ -193,7 +193,7 @@ func (s *store) tidy(ctx context.Context, id string) (freed int64, err error) {
 	}
 	over := g.st.Status.Ended() && g.st.holder == ""
 	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return isDebris(e.Name(), g.h.base) || over && strings.HasSuffix(e.Name(), plainSuffix)
+		return isDebris(e.Name(), g.h.base, g.st.holder) || over && strings.HasSuffix(e.Name(), plainSuffix)
 	}) &&
 		(!over || g.durable < packLeast) {
 		return 0, nil
@@ -210,7 +210,7 @@ func (s *store) tidy(ctx context.Context, id string) (freed int64, err error) {
 		return 0, err
 	}
 	for _, entry := range entries {
-		if isDebris(entry.Name(), e.h.base) {
+		if isDebris(entry.Name(), e.h.base, e.st.holder) {
 			os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}
@@ -237,30 +237,27 @@ func (e *edit) pack() error {
 			e.vouch(&e.st, e.until)
 		}
 	}
-	logs, err := formers(e.dir)
+	bases, err := formers(e.dir)
 	if err != nil {
 		return err
 	}
-	for _, f := range logs {
-		if !f.plain {
-			continue
-		}
-		tmp, err := e.s.squeeze(e.dir, f.base)
+	for _, base := range bases {
+		tmp, err := e.s.squeeze(e.dir, base)
 		if err == nil && tmp != "" {
-			err = e.s.replace(e.dir, f.base, tmp)
+			err = e.s.replace(e.dir, base, tmp)
 		}
-		if err != nil {
+		if err != nil && outOfStorage(err) {
 			return err
-		}
+		} // else it is compressed already, or damaged and stays as it is
 	}
 	return nil
 }
 
-// isDebris returns the unfinished files of a process that crashed while it archived a log, given
-// the first record of the present log.
-func isDebris(name string, base uint64) bool {
+// isDebris tells whether a file was left unfinished by a process that died while it put a log away, given the first record of the present log and who
+// holds the run, if anybody: a holder may be making a compressed copy.
+func isDebris(name string, base uint64, holder string) bool {
 	if strings.HasSuffix(name, ".tmp") {
-		return true
+		return holder == "" || !strings.Contains(name, packSuffix)
 	}
 	n, ok := baseOf(name)
 	return ok && n >= base

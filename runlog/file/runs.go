@@ -72,7 +72,7 @@ func (s *store) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptio
 }
 
 func (s *store) newLog(id string, r reel, st *state, until int64) *log {
-	return &log{Hold: storekit.Hold{ID: id}, s: s, epoch: st.epoch, no: r.h.no, turn: make(chan struct{}, 1), reel: r, st: *st, until: until}
+	return &log{Hold: storekit.Hold{ID: id}, s: s, epoch: st.epoch, turn: make(chan struct{}, 1), slots: make(chan struct{}, 2), reel: r, st: *st, until: until}
 }
 
 func (s *store) acquire(ctx context.Context, id string, opt *runlog.AcquireOptions, holder string, seen *owners.Doubt) (*log, error) {

@@ -140,6 +140,20 @@ func (d *shim) link(from, to string) error {
 	return nil
 }
 
+func (d *shim) remove(path string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.ask("remove", path); err != nil {
+		return &fs.PathError{Op: "remove", Path: path, Err: err}
+	}
+	if err := d.realDisk.remove(path); err != nil {
+		return err
+	}
+	dir, name := d.find(path)
+	delete(dir.live, name)
+	return nil
+}
+
 func (d *shim) syncDir(path string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

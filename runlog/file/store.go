@@ -5,7 +5,7 @@
 //
 //	log        the newest records: a header, then batches of frames that each end in a mark
 //	N.zst      older records, from number N on: a former log, whole, compressed with zstd
-//	N.log      the same of a log that was not worth compressing, as it was
+//	N.log      the same as it was, until it is compressed, or because that is not worth it
 //	hold       who holds the run, until when, and how much of the log was acknowledged
 //	lock       locked by whoever changes the run, for as long as the change takes
 //
@@ -16,8 +16,8 @@
 // damage, since a write begins only when the one before it is durable: what cannot be read and has a later write behind it, or was acknowledged, is
 // damage, and gives [runlog.CorruptError].
 //
-// When a log has grown to SegmentSize, the next append compresses it into a file of its own, or renames it,
-// and begins a new one. Files other than the log's end are only ever replaced as a whole: data,
+// When a log has grown to SegmentSize, the next append gives it the name of a former log and begins a new one.
+// It is compressed beside the appends after that. Files other than the log's end are only ever replaced as a whole: data,
 // fsync, rename, fsync of the directory. After an error of fsync the file is closed, opened
 // again, cut back to what was acknowledged, synced and checked. If that works nothing
 // of the batch is there; if not, the outcome is unknown and the hold writes no more.

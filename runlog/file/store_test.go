@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/owners"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/runlog/storekit"
@@ -333,7 +334,7 @@ func testFormerLogs(t *testing.T, nameOf func(uint64) string, batch func(int) *r
 		t.Fatalf("%d records", len(recs))
 	}
 	// Each of them is needed, and a damaged one is named.
-	path := filepath.Join(s.runDir("r"), nameOf(bases[2].base))
+	path := filepath.Join(s.runDir("r"), nameOf(bases[2]))
 	was, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -343,7 +344,7 @@ func testFormerLogs(t *testing.T, nameOf func(uint64) string, batch func(int) *r
 		"gone":  func() error { return os.Remove(path) },
 		"empty": func() error { return os.WriteFile(path, nil, 0o600) },
 		"other": func() error {
-			b, err := os.ReadFile(filepath.Join(s.runDir("r"), nameOf(bases[1].base)))
+			b, err := os.ReadFile(filepath.Join(s.runDir("r"), nameOf(bases[1])))
 			return errors.Join(err, os.WriteFile(path, b, 0o600))
 		},
 	} {
@@ -351,11 +352,11 @@ func testFormerLogs(t *testing.T, nameOf func(uint64) string, batch func(int) *r
 			t.Fatal(err)
 		}
 		recs, err := other.Read(t.Context(), "r", 1, 0)
-		checkCorrupt(t, err, bases[2].base)
-		if uint64(len(recs)) != bases[2].base-1 {
+		checkCorrupt(t, err, bases[2])
+		if uint64(len(recs)) != bases[2]-1 {
 			t.Errorf("%s: %d intact records", name, len(recs))
 		}
-		if recs, err := other.Read(t.Context(), "r", bases[3].base+1, 5); err != nil || len(recs) != 5 {
+		if recs, err := other.Read(t.Context(), "r", bases[3]+1, 5); err != nil || len(recs) != 5 {
 			t.Errorf("%s: behind it %d records, error %v", name, len(recs), err)
 		}
 		if err := os.WriteFile(path, was, 0o600); err != nil {
@@ -366,7 +367,7 @@ func testFormerLogs(t *testing.T, nameOf func(uint64) string, batch func(int) *r
 		t.Fatal(err)
 	}
 	var damage *runlog.CorruptError
-	if _, err := other.Read(t.Context(), "r", 1, 0); !errors.As(err, &damage) || damage.Seq < bases[2].base || damage.Seq > bases[3].base || !strings.Contains(damage.Why, filepath.Base(path)) {
+	if _, err := other.Read(t.Context(), "r", 1, 0); !errors.As(err, &damage) || damage.Seq < bases[2] || damage.Seq > bases[3] || !strings.Contains(damage.Why, filepath.Base(path)) {
 		t.Errorf("of a file that lost its last byte: %v", err)
 	}
 }
@@ -628,19 +629,22 @@ func TestStaleShelf(t *testing.T) {
 // Former logs are compressed while others append and read, and those of a process that died before it did so by Reclaim. What does not shrink stays.
 func TestSqueeze(t *testing.T) {
 	s := openTest(t, t.TempDir(), &Options{SegmentSize: 3000})
-	list := func(id string) []former {
+	list := func(id string) (names []string) {
 		t.Helper()
-		logs, err := formers(s.runDir(id))
+		entries, err := os.ReadDir(s.runDir(id))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return logs
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
 	}
 	names := func() (plain, packed int) {
-		for _, f := range list("r") {
-			if f.plain {
+		for _, name := range list("r") {
+			if strings.HasSuffix(name, plainSuffix) {
 				plain++
-			} else {
+			} else if strings.HasSuffix(name, packSuffix) {
 				packed++
 			}
 		}
@@ -683,11 +687,19 @@ func TestSqueeze(t *testing.T) {
 	if plain != 0 || packed < 20 {
 		t.Fatalf("%d former logs are as they were, %d compressed", plain, packed)
 	}
-	// As if the process had died before it replaced these: one has both files.
-	for i, f := range list("r")[:2] {
-		_, data, path, err := s.loadFormer(s.runDir("r"), f)
+	// As if the process had died before it replaced these: one has both files, and one is damaged.
+	bases, err := formers(s.runDir("r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, base := range bases[:3] {
+		_, data, path, err := s.loadFormer(s.runDir("r"), base)
+		data = slices.Clone(data)
+		if i == 1 {
+			data[len(data)/2] ^= 1
+		}
 		if err == nil {
-			err = os.WriteFile(filepath.Join(s.runDir("r"), plainName(f.base)), data, 0o600)
+			err = os.WriteFile(filepath.Join(s.runDir("r"), plainName(base)), data, 0o600)
 		}
 		if err == nil && i == 0 {
 			err = os.Remove(path)
@@ -696,14 +708,21 @@ func TestSqueeze(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if plain, _ := names(); plain != 2 || len(readAll(t, s, "r")) != 1000 {
-		t.Fatalf("%d former logs are as they were", plain)
-	}
 	if freed, err := s.Reclaim(t.Context()); err != nil || freed <= 0 {
 		t.Fatalf("%d bytes were freed, error %v", freed, err)
 	}
-	if plain, now := names(); plain != 0 || now != packed || len(readAll(t, s, "r")) != 1000 {
+	if plain, now := names(); plain != 1 || now != packed {
 		t.Errorf("after Reclaim %d former logs are as they were, %d compressed of %d", plain, now, packed)
+	}
+	_, err = s.Read(t.Context(), "r", 1, 0)
+	if !errors.As(err, new(*runlog.CorruptError)) {
+		t.Errorf("of a damaged log: %v", err)
+	}
+	if err := os.Remove(filepath.Join(s.runDir("r"), plainName(bases[1]))); err != nil { // its copy is whole
+		t.Fatal(err)
+	}
+	if n := len(readAll(t, s, "r")); n != 1000 {
+		t.Errorf("%d records", n)
 	}
 	l = create(t, s, "noise")
 	for range 3 {
@@ -721,5 +740,126 @@ func TestSqueeze(t *testing.T) {
 	}
 	if after := list("noise"); len(after) == 0 || !slices.Equal(after, before) {
 		t.Errorf("%v became %v", before, after)
+	}
+}
+
+// A log of marks alone has no records to put away, and the number of the next one.
+func TestLogWithoutRecords(t *testing.T) {
+	s := openTest(t, t.TempDir(), &Options{SegmentSize: 20000})
+	l := create(t, s, "r")
+	appendTo(t, l, 300)                                                                         // the first log is full
+	if err := l.Append(t.Context(), &runlog.Batch{Status: runlog.WaitingStorage}); err != nil { // and this begins another one
+		t.Fatal(err)
+	}
+	for range 150 { // looked at again and again, with nothing to do
+		release(t, l)
+		l, _ = acquire(t, s, "r")
+	}
+	if size := s.holds.of("r").size; size < 20000 {
+		t.Fatalf("the log has %d bytes", size)
+	}
+	appendTo(t, l, 300)
+	if bases, err := formers(s.runDir("r")); err != nil || len(bases) != 1 {
+		t.Errorf("the former logs are %v, error %v", bases, err)
+	}
+	appendTo(t, l, 100)
+	release(t, l)
+	if n := len(readAll(t, s, "r")); n != 700 {
+		t.Errorf("%d records", n)
+	}
+	if bases, err := formers(s.runDir("r")); err != nil || !slices.Equal(bases, []uint64{1, 301}) {
+		t.Errorf("the former logs are %v, error %v", bases, err)
+	}
+}
+
+// Who compresses late does nothing to a run that was deleted meanwhile, nor to the next one of its name.
+func TestSqueezeOfDeleted(t *testing.T) {
+	dir, c := t.TempDir(), &clock{now: time.Now()}
+	s := openTest(t, dir, &Options{Now: c.Now, SegmentSize: 3000})
+	other := openTest(t, dir, &Options{Now: c.Now, SegmentSize: 3000, Lease: time.Second})
+	for _, again := range []bool{false, true} {
+		l := create(t, s, "r")
+		held := s.holds.of("r")
+		appendTo(t, l, 40)
+		s.packing.Lock()
+		appendTo(t, l, 40)
+		held.turn <- struct{}{} // the copy is made, and is not yet to take its place
+		s.packing.Unlock()
+		for made := []string(nil); len(made) == 0; time.Sleep(time.Millisecond) {
+			made, _ = filepath.Glob(filepath.Join(dir, "runs", "r", "*.tmp"))
+		}
+		c.Move(time.Minute) // the holder hangs
+		strike := func(seen *owners.Doubt) error { return other.strike(t.Context(), "r", seen) }
+		if err := other.patiently(t.Context(), strike); err != nil {
+			t.Fatal(err)
+		}
+		var next runlog.Log
+		if again {
+			if err := other.bury(t.Context(), "r"); err != nil {
+				t.Fatal(err)
+			}
+			next = create(t, other, "r")
+			appendTo(t, next, 50)
+			if err := next.Append(t.Context(), noise(1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-held.turn
+		held.squeezing.Wait()
+		if again {
+			release(t, next)
+		}
+		if entries, err := filepath.Glob(filepath.Join(dir, "runs", "r", "*.tmp")); err != nil || len(entries) > 0 {
+			t.Errorf("%v is left, error %v", entries, err)
+		}
+		if !again {
+			if plain, err := filepath.Glob(filepath.Join(dir, "runs", "r", "*"+plainSuffix)); err != nil || len(plain) != 1 {
+				t.Errorf("in the deleted run there are %v, error %v", plain, err)
+			}
+			if err := other.bury(t.Context(), "r"); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if n := len(readAll(t, other, "r")); n != 51 {
+			t.Errorf("%d records", n)
+		}
+	}
+}
+
+// A slow disk makes appends slow while a former log is replaced, and does not make them fail. No more than some wait to be compressed.
+func TestSqueezeSlowly(t *testing.T) {
+	d := newShim(t.TempDir())
+	replacing := false
+	s := openShim(t, d, &Options{SegmentSize: 3000, Lease: 600 * time.Millisecond})
+	d.watch(func(op, path string) error {
+		if op == "sync" && replacing {
+			replacing = false
+			time.Sleep(300 * time.Millisecond)
+		}
+		replacing = replacing || op == "rename" && strings.Contains(path, packSuffix)
+		return nil
+	})
+	l := create(t, s, "r")
+	for range 80 {
+		appendTo(t, l, 2)
+	}
+	s.packing.Lock()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	var err error
+	for n := 0; err == nil; n++ {
+		if err = l.Append(ctx, batch(20)); n > 100 {
+			t.Fatal("nothing holds back who writes more than can be compressed")
+		}
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	s.packing.Unlock()
+	release(t, l)
+	plain, err := filepath.Glob(filepath.Join(s.runDir("r"), "*"+plainSuffix))
+	if err != nil || len(plain) > 0 {
+		t.Errorf("%v are not compressed, error %v", plain, err)
 	}
 }
