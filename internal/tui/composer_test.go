@@ -14,6 +14,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep"
@@ -744,5 +745,23 @@ func TestTypedAhead(t *testing.T) {
 	}
 	if len(d.starts) != 2 || d.starts[0].Workflow != "brief" || !strings.Contains(string(d.starts[1].Inputs), `"agent":"explorer"`) {
 		t.Errorf("%+v %q", d.starts, d.commands)
+	}
+}
+
+// An error that is longer than the screen is wide is shown whole, with the cursor in the prompt.
+func TestLongError(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.press("hello")
+	before := d.term.View().Cursor
+	d.term.fail(errors.New(strings.Repeat("many words ", 12) + "and the remedy"))
+	d.shows("and the remedy")
+	after := d.term.View().Cursor
+	if before == nil || after == nil || after.Y >= before.Y || after.X != before.X {
+		t.Errorf("the cursor was at %+v and is at %+v", before, after)
+	}
+	d.term.fail(errors.New(strings.Repeat("many words ", 400)))
+	if lines := d.term.hintLines(80, 24); len(lines) != 4 || !strings.HasSuffix(ansi.Strip(lines[3]), "…") {
+		t.Errorf("%q", lines)
 	}
 }

@@ -144,6 +144,7 @@ type Terminal struct {
 	before  []string // the runs that were shown before this one, the last on top
 	notice  string   // the last thing that was reported, until the next key
 	failed  bool     // it is an error
+	hinted  int      // how many lines at the end it took when it was last drawn
 	quits   time.Time
 	blurred bool
 	rang    map[string]bool // questions that have rung, by cardKey
@@ -697,7 +698,7 @@ func (t *Terminal) View() tea.View {
 	v.WindowTitle = t.windowTitle()
 	switch t.focus {
 	case onComposer:
-		v.Cursor = t.compose.cursor(t.height)
+		v.Cursor = t.compose.cursor(t.height - t.hinted + 1)
 	case onCard:
 		v.Cursor = t.cardCursor(t.height)
 	}
@@ -723,7 +724,9 @@ func (t *Terminal) lines(w, h int) []string {
 	above := len(below)
 	below = append(below, t.cardLines(w, h)...)
 	below = append(below, t.compose.draw(w, max(1, min(8, h/3)))...)
-	below = append(below, t.hintLine(w))
+	hints := t.hintLines(w, h)
+	t.hinted = len(hints)
+	below = append(below, hints...)
 	t.below = len(below) - above
 	hidden := max(0, len(below)-h+2)
 	if below = below[hidden:]; hidden > above && t.card != nil { // some of the card: nothing answers it until it is back
@@ -783,11 +786,25 @@ func (t *Terminal) inboxLine(w int) string {
 	return t.pal.Yellow(cut(fmt.Sprintf(" Inbox %d (%s)", n, other), w))
 }
 
-// hintLine is the last line: a notice, or what the keys do.
+// hintLines are the last lines: an error whole, if it is not too long, or one line.
+func (t *Terminal) hintLines(w, h int) []string {
+	if t.notice == "" || !t.failed {
+		return []string{t.hintLine(w)}
+	}
+	lines := wrapLine(" ✗ "+t.notice, w, 3)
+	if most := max(1, min(4, h/6)); len(lines) > most {
+		lines[most-1] = cut(strings.Join(lines[most-1:], " "), w)
+		lines = lines[:most]
+	}
+	for i := range lines {
+		lines[i] = t.pal.Red(lines[i])
+	}
+	return lines
+}
+
+// hintLine is a notice, or what the keys do.
 func (t *Terminal) hintLine(w int) string {
 	switch {
-	case t.notice != "" && t.failed:
-		return t.pal.Red(cut(" ✗ "+t.notice, w))
 	case t.notice != "":
 		return cut(" "+t.notice, w)
 	}
