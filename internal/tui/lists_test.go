@@ -344,6 +344,16 @@ func TestStartPageWithoutModel(t *testing.T) {
 	}
 	h.press("c")
 	h.until("▏doctor", "what differs") // as the command here prints it
+	h.press("esc", "W", "h", "a", "t")
+	if p := h.picture(100, 24); !strings.Contains(p, "What") || len(h.started) != 1 {
+		t.Errorf("a message that is typed starts what its letters are the keys of: %+v\n%s", h.started, p)
+	}
+	h.press("backspace", "backspace", "backspace", "backspace")
+	h.Terminal.fail(errors.New("it could not be started"))
+	h.Terminal.home.settled()
+	if h.Terminal.focus != onComposer {
+		t.Error("after an error the next key goes to the page")
+	}
 }
 
 func TestInboxPane(t *testing.T) {

@@ -39,10 +39,10 @@ func (p *startPane) hints() string {
 	return "↑↓ · Enter open · i inbox · r runs · " + write + " · ? keys · ^D leave"
 }
 
-// settled gives the page the focus where there is no model to chat with, so that one key is enough.
+// settled gives the page the focus where there is no model to chat with, so that one key is enough, unless what was written has just failed.
 func (p *startPane) settled() {
 	t := p.t
-	if c := t.catalog; c != nil && c.Model == "" && t.run == nil && t.focus == onComposer && t.compose.empty() && len(t.panes) == 0 {
+	if c := t.catalog; c != nil && c.Model == "" && t.run == nil && t.focus == onComposer && t.compose.empty() && len(t.panes) == 0 && t.notice == "" {
 		t.setFocus(onPane)
 	}
 }
@@ -187,7 +187,7 @@ func (p *startPane) key(k tea.KeyPressMsg) tea.Cmd {
 		return t.addModel()
 	case c != nil && c.Untrusted > 0 && t.keys.is(k, "trust"):
 		return t.decideTrust()
-	case k.Text == "/":
+	case k.Text != "" && k.Text != " ": // whoever types what is no key here writes a message
 		t.setFocus(onComposer)
 		return t.compose.key(k)
 	}
