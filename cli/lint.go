@@ -52,7 +52,7 @@ func lintRecipes(a *app, paths []string) error {
 		return err
 	}
 	if len(reports) == 0 && !a.programs() {
-		a.err.line("there are no recipes here; `" + a.hint("init") + "` writes one")
+		a.err.line("there are no recipes in .superstep/workflows here and in your own folder; `" + a.hint("lint", ".") + "` checks those beside you, `" + a.hint("init") + "` writes one")
 		return nil
 	}
 	recipes, wrong, odd := 0, 0, 0

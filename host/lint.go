@@ -83,7 +83,7 @@ func (h *Host) recipesAt(p *project, path string) ([]*catalog.RecipeFile, error)
 				err = wrong
 			}
 			for _, f := range entries {
-				if !f.IsDir() && catalog.IsRecipeFile(f.Name()) {
+				if !f.IsDir() && catalog.IsRecipeFile(f.Name()) && !strings.Contains(f.Name(), ".eval.") { // which are cases
 					files = append(files, filepath.Join(dir, f.Name()))
 				}
 			}
