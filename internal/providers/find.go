@@ -87,7 +87,7 @@ func (p *Providers) decide(probe func() []server) Choice {
 			return Choice{s.endpoint.name + "/" + name, byServer, s.endpoint.name + " runs at " + host(base)}
 		}
 	}
-	return Choice{offline.Name, ByDefault, "no model is configured"}
+	return Choice{offline.Name, ByDefault, "no model is configured; only research uses it unasked"}
 }
 
 // named returns the choice that was configured.

@@ -148,7 +148,7 @@ func TestChoose(t *testing.T) {
 			t.Errorf("got %+v, want %s by %s", got, name, layer)
 		}
 	}
-	expect("offline", providers.ByDefault, "no model is configured")
+	expect("offline", providers.ByDefault, "no model is configured; only research uses it unasked")
 	e["LMSTUDIO_BASE_URL"] = studio + "/v1"
 	expect("lmstudio/gemma-3", "server", "lmstudio runs at 127.0.0.1:")
 	e["OLLAMA_BASE_URL"] = ollama + "/v1"
