@@ -271,13 +271,7 @@ func (s *server) start(ctx context.Context, st *Start) (string, error) {
 	case st.Run != "":
 		run, err = s.engine.Resume(s.ctx, st.Run, nil)
 	default:
-		h := s.host
-		if st.Model != "" {
-			set := h.Settings()
-			set.Model = st.Model
-			h = h.With(set)
-		}
-		run, err = h.Start(s.ctx, st.Workflow, st.Inputs, &superstep.StartOptions{ID: st.ID, Trace: st.Trace})
+		run, err = s.with(st.Model).Start(s.ctx, st.Workflow, st.Inputs, &superstep.StartOptions{ID: st.ID, Trace: st.Trace})
 	}
 	if err != nil {
 		return "", err

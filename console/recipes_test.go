@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http/httptest"
@@ -10,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/runlog/stores"
 )
 
 const (
@@ -110,6 +114,43 @@ func TestRecipes(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("the fork does not complete")
 		}
+	}
+}
+
+// Without a model, and for a recipe that is not trusted, the console names what to do about it, as far as that can be done here.
+func TestNotReady(t *testing.T) {
+	dir := t.TempDir()
+	in := filepath.Join(dir, ".superstep", "workflows")
+	const quotes = "name: quotes\ndescription: Quotes.\nsteps:\n  - id: answer\n    subagent: explorer\n    prompt: What is here?\n"
+	if err := errors.Join(os.MkdirAll(in, 0o755), os.WriteFile(filepath.Join(in, "quotes.yaml"), []byte(quotes), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	open := func(trust bool) func(form url.Values) string {
+		s, ts := serveIn(t, dir, &Options{Start: func(_ context.Context, s *Start) (string, error) { return "of-" + s.Model, nil }})
+		h, err := host.Open(t.Context(), &host.Config{Name: "superstep", Dir: dir, Env: func(k string) string { return map[string]string{"HOME": dir, "PATH": os.Getenv("PATH")}[k] },
+			Environ: []string{}, Stores: stores.All(), Settled: true, Settings: host.Settings{DataDir: filepath.Join(dir, "data"), TrustProject: trust, Offline: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = h.Close() })
+		s.host = h
+		return func(form url.Values) string {
+			res, body := send(t, ts, "POST", "/runs", "operator-token", form, "Superstep-Fragment", "1")
+			return body + res.Header.Get("Superstep-Location")
+		}
+	}
+	post := open(false)
+	if got := post(url.Values{"workflow": {"quotes"}}); !strings.Contains(got, "not trusted") || !strings.Contains(got, "superstep trust quotes") {
+		t.Error(got)
+	}
+	post = open(true)
+	for _, form := range []url.Values{{"workflow": {"quotes"}}, {"workflow": {"quotes"}, "queue": {"true"}}} {
+		if got := post(form); !strings.Contains(got, "no model is configured\n") || !strings.Contains(got, "type offline into Model") || strings.Contains(got, "--model") {
+			t.Errorf("%v: %s", form, got)
+		}
+	}
+	if got := post(url.Values{"workflow": {"quotes"}, "model": {"offline"}}); got != "/runs/of-offline" {
+		t.Error(got)
 	}
 }
 
