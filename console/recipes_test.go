@@ -101,6 +101,18 @@ func TestRecipes(t *testing.T) {
 	page("/diff?run="+id+"&run="+again, 200, "runs diff "+id+" "+again)
 	page("/diff?run=a&run=b&run=c", 422, "Select two")
 
+	// What only one of two runs did has no differences: the page tells which run.
+	write("plans", strings.Replace(failing[:strings.Index(failing, "  - id: read")], "fails", "plans", 1))
+	short := strings.TrimPrefix(post("/runs", url.Values{"workflow": {"plans"}}, 303, "").Header.Get("Location"), "/runs/")
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(page("/runs/"+short, 200), "✓ completed"); {
+		if time.Now().After(end) {
+			t.Fatal("it does not end")
+		}
+	}
+	if body := page("/diff?a="+short+"&b="+id, 200, "only in "+id); strings.Contains(body, "only_b") || strings.Contains(body, "only in "+short) {
+		t.Error(body)
+	}
+
 	// The recipe is edited: it is shown what has changed, and a fork takes the new one.
 	page("/runs/"+id+"/definition", 200, "is as it was")
 	write("fails", strings.Replace(failing, "nothing.txt", "notes.md", 1))
