@@ -49,8 +49,9 @@ func (s *server) itemsHandler(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	last := map[string]string{}
+	last, lacking := map[string]string{}, false
 	if k.Name == host.Workflows {
+		lacking = !s.host.HasModel(r.Context())
 		infos, err := s.engine.Runs(r.Context(), nil)
 		if err != nil {
 			return err
@@ -63,7 +64,7 @@ func (s *server) itemsHandler(w http.ResponseWriter, r *http.Request) error {
 	for _, p := range problems {
 		wrong = append(wrong, s.clean(p.Error()))
 	}
-	s.page(w, r, http.StatusOK, "items", map[string]any{"Title": k.Title, "Kind": k, "Items": items, "Problems": wrong, "Last": last, "Used": used,
+	s.page(w, r, http.StatusOK, "items", map[string]any{"Title": k.Title, "Kind": k, "Items": items, "Problems": wrong, "Last": last, "Used": used, "NoModel": lacking,
 		"Acts": s.acts(r), "Program": s.opt.Program, "Command": s.opt.Program + " " + k.Name + " list"})
 	return nil
 }
@@ -154,7 +155,7 @@ func (s *server) flowHandler(w http.ResponseWriter, r *http.Request) error {
 	if item == nil {
 		return refuse(http.StatusNotFound, "There is no workflow %s.", name)
 	}
-	data := map[string]any{"Title": item.Name, "Item": item, "Acts": s.acts(r), "Program": s.opt.Program, "Draft": item.State == catalog.Draft,
+	data := map[string]any{"Title": item.Name, "Item": item, "Acts": s.acts(r), "Program": s.opt.Program, "Draft": item.State == catalog.Draft, "NoModel": !s.host.HasModel(r.Context()),
 		"Text": transcript.Clean(item.Text), "Command": s.opt.Program + " run " + clean.Shell(item.Name)}
 	var drawn *workflow.Workflow
 	if err == nil {

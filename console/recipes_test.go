@@ -137,6 +137,7 @@ func TestNotReady(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(in, 0o755), os.WriteFile(filepath.Join(in, "quotes.yaml"), []byte(quotes), 0o644)); err != nil {
 		t.Fatal(err)
 	}
+	var served *httptest.Server
 	open := func(trust bool) func(form url.Values) string {
 		s, ts := serveIn(t, dir, &Options{Start: func(_ context.Context, s *Start) (string, error) { return "of-" + s.Model, nil }})
 		h, err := host.Open(t.Context(), &host.Config{Name: "superstep", Dir: dir, Env: func(k string) string { return map[string]string{"HOME": dir, "PATH": os.Getenv("PATH")}[k] },
@@ -145,7 +146,7 @@ func TestNotReady(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = h.Close() })
-		s.host = h
+		s.host, served = h, ts
 		return func(form url.Values) string {
 			res, body := send(t, ts, "POST", "/runs", "operator-token", form, "Superstep-Fragment", "1")
 			return body + res.Header.Get("Superstep-Location")
@@ -160,6 +161,9 @@ func TestNotReady(t *testing.T) {
 		if got := post(form); !strings.Contains(got, "no model is configured\n") || !strings.Contains(got, "type offline into Model") || strings.Contains(got, "--model") {
 			t.Errorf("%v: %s", form, got)
 		}
+	}
+	if _, list := send(t, served, "GET", "/workflows", "operator-token", nil); strings.Count(list, "needs a model: none is configured") == 0 || strings.Count(list, "needs a model:") == strings.Count(list, "s-usable") {
+		t.Error(list) // some need one, and quotes does not
 	}
 	if got := post(url.Values{"workflow": {"quotes"}, "model": {"offline"}}); got != "/runs/of-offline" {
 		t.Error(got)
