@@ -143,7 +143,8 @@ func (s *server) itemHandler(w http.ResponseWriter, r *http.Request) error {
 		})
 	}
 	s.page(w, r, http.StatusOK, "item", map[string]any{"Rules": rules, "Title": item.Name, "Kind": k, "Item": item, "Used": used[item.Name], "Program": s.opt.Program,
-		"Command": fmt.Sprintf("%s %s show %s", s.opt.Program, k.Name, clean.Shell(item.Name)), "Try": k.Name == host.Agents && s.acts(r) && item.State == catalog.Usable})
+		"Command": fmt.Sprintf("%s %s show %s", s.opt.Program, k.Name, clean.Shell(item.Name)), "Try": k.Name == host.Agents && s.acts(r) && item.State == catalog.Usable,
+		"NoModel": k.Name == host.Agents && !s.host.HasModel(r.Context())})
 	return nil
 }
 

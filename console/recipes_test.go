@@ -165,6 +165,9 @@ func TestNotReady(t *testing.T) {
 	if _, list := send(t, served, "GET", "/workflows", "operator-token", nil); strings.Count(list, "needs a model: none is configured") == 0 || strings.Count(list, "needs a model:") == strings.Count(list, "s-usable") {
 		t.Error(list) // some need one, and quotes does not
 	}
+	if _, agent := send(t, served, "GET", "/agents/explorer", "operator-token", nil); !strings.Contains(agent, "An agent needs a language model") || strings.Contains(agent, "offline") {
+		t.Error(agent)
+	}
 	if got := post(url.Values{"workflow": {"quotes"}, "model": {"offline"}}); got != "/runs/of-offline" {
 		t.Error(got)
 	}
