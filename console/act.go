@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/detach"
 	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
@@ -26,6 +28,7 @@ import (
 
 // A reply is what an action was answered with.
 type reply struct {
+	asked string        // what was sent
 	ready chan struct{} // closed when it is known
 	to    string        // the address to look at
 	err   error
@@ -34,15 +37,31 @@ type reply struct {
 // keptReplies is how many answers to actions are kept, in case that a browser sends one twice.
 const keptReplies = 1000
 
-// once carries out an action, and an action with the key of an earlier one not again.
-func (s *server) once(key string, do func() (to string, err error)) (string, error) {
+// A partial is the error of an action that has changed something before it failed. Such an action is not carried out again.
+type partial struct{ error }
+
+func (e partial) Unwrap() error { return e.error }
+
+// partly marks the error of an action that has changed something.
+func partly(err error) error {
+	if err == nil {
+		return nil
+	}
+	return partial{err}
+}
+
+// once carries out an action, and an action with the key of an earlier one not again. A key is free again if its action failed before it changed anything.
+func (s *server) once(key string, r *http.Request, do func() (to string, err error)) (string, error) {
 	if key == "" {
 		return do()
 	}
+	form := maps.Clone(r.PostForm)
+	form.Del("once")
+	asked := short("", r.URL.Path, form.Encode())
 	s.mu.Lock()
 	had := s.done[key]
 	if had == nil {
-		had = &reply{ready: make(chan struct{})}
+		had = &reply{asked: asked, ready: make(chan struct{})}
 		s.done[key] = had
 		if s.order = append(s.order, key); len(s.order) > keptReplies {
 			delete(s.done, s.order[0])
@@ -50,10 +69,20 @@ func (s *server) once(key string, do func() (to string, err error)) (string, err
 		}
 		s.mu.Unlock()
 		defer close(had.ready)
-		had.to, had.err = do()
+		if had.to, had.err = do(); had.err != nil && !errors.As(had.err, new(partial)) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.done[key] == had {
+				delete(s.done, key)
+				s.order = slices.DeleteFunc(s.order, func(k string) bool { return k == key })
+			}
+		}
 		return had.to, had.err
 	}
 	s.mu.Unlock()
+	if had.asked != asked {
+		return "", refuse(http.StatusUnprocessableEntity, "The Idempotency-Key %.80q was used for another request: with other content, or for another address. Send this one with a new key.", key)
+	}
 	<-had.ready
 	return had.to, had.err
 }
@@ -67,12 +96,8 @@ func (s *server) action(pattern string, do act) {
 		if err := formed(r); err != nil {
 			return err
 		}
-		key := keyOf(r)
-		if key != "" {
-			key = r.URL.Path + " " + key
-		}
 		ctx := context.WithoutCancel(r.Context()) // it is not left half done if the page is closed
-		to, err := s.once(key, func() (string, error) {
+		to, err := s.once(keyOf(r), r, func() (string, error) {
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
 			return do(ctx, r)
@@ -167,7 +192,7 @@ func (s *server) answer(ctx context.Context, id string, form url.Values) (string
 	case err != nil:
 		return "", err
 	}
-	return "", s.continued(ctx, id)
+	return "", partly(s.continued(ctx, id))
 }
 
 // valueOf returns the answer of a form.
@@ -246,13 +271,7 @@ func (s *server) start(ctx context.Context, st *Start) (string, error) {
 	case st.Run != "":
 		run, err = s.engine.Resume(s.ctx, st.Run, nil)
 	default:
-		h := s.host
-		if st.Model != "" {
-			set := h.Settings()
-			set.Model = st.Model
-			h = h.With(set)
-		}
-		run, err = h.Start(s.ctx, st.Workflow, st.Inputs, &superstep.StartOptions{ID: st.ID, Trace: st.Trace})
+		run, err = s.with(st.Model).Start(s.ctx, st.Workflow, st.Inputs, &superstep.StartOptions{ID: st.ID, Trace: st.Trace})
 	}
 	if err != nil {
 		return "", err
@@ -284,9 +303,12 @@ func (s *server) steer(ctx context.Context, id string, form url.Values) (string,
 		return "", err
 	}
 	if form.Get("agent") != "" || info.Status == runlog.Running {
-		return "", s.engine.Steer(ctx, id, form.Get("agent"), text)
+		return "", partly(s.engine.Steer(ctx, id, form.Get("agent"), text))
 	}
 	next, err := s.start(ctx, &Start{Run: id, Message: text})
+	if err != nil && !errors.As(err, new(*host.Error)) && !errors.As(err, new(*detach.EndedError)) { // something may have been started
+		err = partly(err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -383,7 +405,7 @@ func (s *server) fork(ctx context.Context, id string, form url.Values) (string, 
 		return to, nil
 	}
 	_, err = s.start(ctx, &Start{Run: fork.ID})
-	return to, err
+	return to, partly(err)
 }
 
 // rerun does the failed steps of a run again, in a new one, unless that would repeat an effect that must not happen twice and may have happened.
@@ -434,7 +456,7 @@ func (s *server) bulk(ctx context.Context, r *http.Request) (string, error) {
 		to = "/runs"
 	}
 	if len(wrong) > 0 {
-		return "", refuse(http.StatusConflict, "%s", strings.Join(wrong, "\n"))
+		return "", partly(refuse(http.StatusConflict, "%s", strings.Join(wrong, "\n")))
 	}
 	return to, nil
 }

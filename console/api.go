@@ -90,12 +90,8 @@ func (s *server) api(do act) func(http.ResponseWriter, *http.Request) error {
 		if err := s.match(r); err != nil {
 			return err
 		}
-		key := r.Header.Get("Idempotency-Key")
-		if key != "" {
-			key = r.URL.Path + " " + key
-		}
 		ctx := context.WithoutCancel(r.Context())
-		to, err := s.once(key, func() (string, error) { return do(ctx, r) })
+		to, err := s.once(r.Header.Get("Idempotency-Key"), r, func() (string, error) { return do(ctx, r) })
 		if err != nil {
 			return err
 		}
@@ -470,11 +466,13 @@ func (s *server) registerAPI() {
 			params = append(params, map[string]any{"name": name, "in": "query", "schema": map[string]string{"type": "string"}, "description": about})
 		}
 		if o.method == http.MethodPost {
-			params = append(params, map[string]any{"name": "Idempotency-Key", "in": "header", "schema": map[string]string{"type": "string"}, "description": "repeats nothing"},
+			params = append(params, map[string]any{"name": "Idempotency-Key", "in": "header", "schema": map[string]string{"type": "string"}, "description": "a request with the key of an earlier one is not carried out again; with other content it is refused"},
 				map[string]any{"name": "If-Match", "in": "header", "schema": map[string]string{"type": "string"}, "description": "the ETag of the run as it is known"})
 			entry["requestBody"] = map[string]any{"content": map[string]any{"application/json": map[string]any{"schema": o.body}}}
 		}
-		entry["parameters"] = params
+		if len(params) > 0 {
+			entry["parameters"] = params
+		}
 		if paths["/api/v1"+o.path] == nil {
 			paths["/api/v1"+o.path] = map[string]any{}
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"html"
 	"io"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -393,6 +395,65 @@ func TestStartOnce(t *testing.T) {
 	}
 }
 
+// A key is for one request: what was refused before it changed anything may be corrected, and what was carried out is neither done again nor confused
+// with another request.
+func TestIdempotencyKeys(t *testing.T) {
+	var starts atomic.Int32
+	const refused = "no model is configured"
+	_, ts := serve(t, &Options{Start: func(_ context.Context, s *Start) (string, error) {
+		if s.Model == "" {
+			return "", &host.Error{Code: "no_model", Message: refused}
+		}
+		starts.Add(1)
+		time.Sleep(50 * time.Millisecond)
+		return s.ID, nil
+	}})
+	post := func(path, body, key string) (int, string) {
+		res, text := posted(t, ts, path, "application/json", body, "Idempotency-Key", key)
+		return res.StatusCode, text
+	}
+	const without, with, other = `{"workflow":"talk","inputs":{"topic":"Go"}}`, `{"workflow":"talk","inputs":{"topic":"Go"},"model":"offline"}`, `{"workflow":"talk","inputs":{"topic":"C"},"model":"offline"}`
+	if status, body := post("/api/v1/runs", without, "k"); status != 422 || !strings.Contains(body, refused) {
+		t.Fatal(status, body)
+	}
+	answers := make([]string, 4)
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() { _, answers[i] = post("/api/v1/runs", with, "k") })
+	}
+	all.Wait()
+	if slices.Sort(answers); starts.Load() != 1 || len(slices.Compact(answers)) != 1 || !strings.Contains(answers[0], `"run"`) {
+		t.Errorf("%d starts: %v", starts.Load(), answers)
+	}
+	for path, body := range map[string]string{"/api/v1/runs": other, "/api/v1/workflows/none/reject": "{}"} {
+		if status, body := post(path, body, "k"); status != 422 || !strings.Contains(body, "used for another request") {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	if _, again := post("/api/v1/runs", with, "k"); again != answers[0] || starts.Load() != 1 {
+		t.Errorf("%d starts: %s", starts.Load(), again)
+	}
+}
+
+// An action that failed after it had changed something is not carried out again.
+func TestPartlyOnce(t *testing.T) {
+	s, ts := serve(t, &Options{})
+	id, _ := start(t, ts, "Go")
+	s.opt.Start = func(context.Context, *Start) (string, error) { return "", errors.New("it did not start") }
+	runs := func() int {
+		infos, err := s.engine.Runs(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(infos)
+	}
+	for range 2 {
+		if res, body := posted(t, ts, "/api/v1/runs/"+id+"/fork", "application/json", `{"from":"ask"}`, "Idempotency-Key", "k"); res.StatusCode != 500 || runs() != 2 {
+			t.Errorf("%d runs, %d %s", runs(), res.StatusCode, body)
+		}
+	}
+}
+
 // A run belongs to the trace of the program that starts it.
 func TestStartInATrace(t *testing.T) {
 	_, ts := serve(t, &Options{})
@@ -484,8 +545,8 @@ func TestAPI(t *testing.T) {
 	var doc struct {
 		Paths map[string]map[string]any
 	}
-	if err := json.Unmarshal([]byte(body), &doc); err != nil {
-		t.Fatal(err)
+	if err := json.Unmarshal([]byte(body), &doc); err != nil || strings.Contains(body, "null") {
+		t.Fatal(err, body)
 	}
 	var described, there []string
 	for path, methods := range doc.Paths {

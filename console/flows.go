@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -48,8 +49,9 @@ func (s *server) itemsHandler(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	last := map[string]string{}
+	last, lacking := map[string]string{}, false
 	if k.Name == host.Workflows {
+		lacking = !s.host.HasModel(r.Context())
 		infos, err := s.engine.Runs(r.Context(), nil)
 		if err != nil {
 			return err
@@ -62,7 +64,7 @@ func (s *server) itemsHandler(w http.ResponseWriter, r *http.Request) error {
 	for _, p := range problems {
 		wrong = append(wrong, s.clean(p.Error()))
 	}
-	s.page(w, r, http.StatusOK, "items", map[string]any{"Title": k.Title, "Kind": k, "Items": items, "Problems": wrong, "Last": last, "Used": used,
+	s.page(w, r, http.StatusOK, "items", map[string]any{"Title": k.Title, "Kind": k, "Items": items, "Problems": wrong, "Last": last, "Used": used, "NoModel": lacking,
 		"Acts": s.acts(r), "Program": s.opt.Program, "Command": s.opt.Program + " " + k.Name + " list"})
 	return nil
 }
@@ -141,7 +143,8 @@ func (s *server) itemHandler(w http.ResponseWriter, r *http.Request) error {
 		})
 	}
 	s.page(w, r, http.StatusOK, "item", map[string]any{"Rules": rules, "Title": item.Name, "Kind": k, "Item": item, "Used": used[item.Name], "Program": s.opt.Program,
-		"Command": fmt.Sprintf("%s %s show %s", s.opt.Program, k.Name, clean.Shell(item.Name)), "Try": k.Name == host.Agents && s.acts(r) && item.State == catalog.Usable})
+		"Command": fmt.Sprintf("%s %s show %s", s.opt.Program, k.Name, clean.Shell(item.Name)), "Try": k.Name == host.Agents && s.acts(r) && item.State == catalog.Usable,
+		"NoModel": k.Name == host.Agents && !s.host.HasModel(r.Context())})
 	return nil
 }
 
@@ -153,7 +156,7 @@ func (s *server) flowHandler(w http.ResponseWriter, r *http.Request) error {
 	if item == nil {
 		return refuse(http.StatusNotFound, "There is no workflow %s.", name)
 	}
-	data := map[string]any{"Title": item.Name, "Item": item, "Acts": s.acts(r), "Program": s.opt.Program, "Draft": item.State == catalog.Draft,
+	data := map[string]any{"Title": item.Name, "Item": item, "Acts": s.acts(r), "Program": s.opt.Program, "Draft": item.State == catalog.Draft, "NoModel": !s.host.HasModel(r.Context()),
 		"Text": transcript.Clean(item.Text), "Command": s.opt.Program + " run " + clean.Shell(item.Name)}
 	var drawn *workflow.Workflow
 	if err == nil {
@@ -182,7 +185,7 @@ func (s *server) flowHandler(w http.ResponseWriter, r *http.Request) error {
 	if ready, err := s.host.Find(item.Name); err == nil {
 		data["Form"] = inputsOf(ready, s.lastInputs(r.Context(), item.Name))
 	} else {
-		data["NotReady"] = s.clean(err.Error())
+		data["NotReady"], data["Trust"] = s.clean(err.Error()), s.trustCommand(err)
 	}
 	infos, err := s.engine.Runs(r.Context(), nil)
 	if err != nil {
@@ -296,13 +299,13 @@ func (s *server) lastInputs(ctx context.Context, name string) map[string]json.Ra
 }
 
 // given returns the inputs of a form as JSON.
-func (s *server) given(w *workflow.Workflow, form url.Values) (json.RawMessage, error) {
+func (s *server) given(h *host.Host, w *workflow.Workflow, form url.Values) (json.RawMessage, error) {
 	if text := strings.TrimSpace(form.Get("json")); text != "" {
 		if !json.Valid([]byte(text)) {
 			return nil, refuse(http.StatusUnprocessableEntity, "The inputs are no JSON object.")
 		}
 		if err := w.Check(json.RawMessage(text)); err != nil {
-			return nil, refuse(http.StatusUnprocessableEntity, "%v", err)
+			return nil, s.notReady(h, w, err)
 		}
 		return json.RawMessage(text), nil
 	}
@@ -330,21 +333,66 @@ func (s *server) given(w *workflow.Workflow, form url.Values) (json.RawMessage, 
 		return nil, err
 	}
 	if err := w.Check(raw); err != nil {
-		return nil, refuse(http.StatusUnprocessableEntity, "%v", err)
+		return nil, s.notReady(h, w, err)
 	}
 	return raw, nil
+}
+
+// with returns the host with a model, "" for the one that is configured.
+func (s *server) with(model string) *host.Host {
+	if model == "" {
+		return s.host
+	}
+	set := s.host.Settings()
+	set.Model = model
+	return s.host.With(set)
+}
+
+func lacksModel(err error) bool {
+	var none *host.Error
+	return errors.As(err, &none) && none.Code == "no_model"
+}
+
+// trustCommand returns the command that trusts what an error is about, "" if its cause is another one.
+func (s *server) trustCommand(err error) string {
+	if d := s.host.Untrusted(err); d != nil {
+		return s.opt.Program + " trust " + clean.Shell(d.Name)
+	}
+	return ""
+}
+
+// notReady refuses to start a workflow, and names what to do about it. W is nil if there is none of the name that may run.
+func (s *server) notReady(h *host.Host, w *workflow.Workflow, err error) error {
+	text := err.Error()
+	if command := s.trustCommand(err); command != "" {
+		text += "\n• look at it and decide: " + command
+	}
+	if w != nil && lacksModel(err) {
+		text += "\n• set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, and start the console again\n• start Ollama, LM Studio or llama.cpp on this machine\n• see what there is: " + s.opt.Program + " models list"
+		if h.IsRecipe(w.Name) && len(h.Judgements(w)) == 0 {
+			text += "\n• or try it now: type " + host.Offline + " into Model (in a program: \"model\": \"" + host.Offline + "\")"
+		}
+	}
+	return refuse(http.StatusUnprocessableEntity, "%s", text)
 }
 
 // startRun answers POST /runs.
 func (s *server) startRun(ctx context.Context, r *http.Request) (string, error) {
 	form := r.PostForm
-	w, err := s.host.Find(form.Get("workflow"))
+	s.host.Refresh() // a recipe may be new
+	h := s.with(form.Get("model"))
+	w, err := h.Find(form.Get("workflow"))
 	if err != nil {
-		return "", refuse(http.StatusUnprocessableEntity, "%v", err)
+		return "", s.notReady(h, nil, err)
 	}
-	inputs, err := s.given(w, form)
+	inputs, err := s.given(h, w, form)
 	if err != nil {
 		return "", err
+	}
+	if w.Pin != nil && !h.HasModel(ctx) { // else the process that starts it would say so, in the words of the command line
+		if _, err := w.Pin(inputs); lacksModel(err) {
+			return "", s.notReady(h, w, err)
+		}
 	}
 	st := &Start{Workflow: w.Name, Inputs: inputs, Model: form.Get("model"), Trace: r.Header.Get("Traceparent")}
 	if key := keyOf(r); key != "" { // also for a console that is started anew
@@ -366,13 +414,7 @@ func (s *server) enqueue(ctx context.Context, st *Start, text string) (string, e
 	if err := json.Unmarshal([]byte(text), &q); err != nil && text != "true" {
 		return "", refuse(http.StatusUnprocessableEntity, "queue: %v.", err)
 	}
-	h := s.host
-	if st.Model != "" {
-		set := h.Settings()
-		set.Model = st.Model
-		h = h.With(set)
-	}
-	info, err := h.Enqueue(ctx, st.Workflow, st.Inputs, &superstep.StartOptions{ID: st.ID, Queue: &q})
+	info, err := s.with(st.Model).Enqueue(ctx, st.Workflow, st.Inputs, &superstep.StartOptions{ID: st.ID, Queue: &q})
 	if err != nil {
 		return "", err
 	}

@@ -3,6 +3,7 @@ package console
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -219,8 +220,9 @@ func (s *server) diffHandler(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		var tasks []map[string]any
+		only := map[string]string{superstep.OnlyA: "only in " + q.Get("a"), superstep.OnlyB: "only in " + q.Get("b")}
 		for _, t := range d.Tasks {
-			tasks = append(tasks, map[string]any{"Step": t.Step, "Path": transcript.Line(t.Path), "How": t.How, "Changes": changesOf(t.Changes)})
+			tasks = append(tasks, map[string]any{"Step": t.Step, "Path": transcript.Line(t.Path), "How": cmp.Or(only[t.How], t.How), "Only": only[t.How] != "", "Changes": changesOf(t.Changes)})
 		}
 		data["Same"], data["Tasks"], data["State"], data["Command"] = d.Same, tasks, changesOf(d.State), command
 	}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http/httptest"
@@ -10,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/runlog/stores"
 )
 
 const (
@@ -97,6 +101,18 @@ func TestRecipes(t *testing.T) {
 	page("/diff?run="+id+"&run="+again, 200, "runs diff "+id+" "+again)
 	page("/diff?run=a&run=b&run=c", 422, "Select two")
 
+	// What only one of two runs did has no differences: the page tells which run.
+	write("plans", strings.Replace(failing[:strings.Index(failing, "  - id: read")], "fails", "plans", 1))
+	short := strings.TrimPrefix(post("/runs", url.Values{"workflow": {"plans"}}, 303, "").Header.Get("Location"), "/runs/")
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(page("/runs/"+short, 200), "✓ completed"); {
+		if time.Now().After(end) {
+			t.Fatal("it does not end")
+		}
+	}
+	if body := page("/diff?a="+short+"&b="+id, 200, "only in "+id); strings.Contains(body, "only_b") || strings.Contains(body, "only in "+short) {
+		t.Error(body)
+	}
+
 	// The recipe is edited: it is shown what has changed, and a fork takes the new one.
 	page("/runs/"+id+"/definition", 200, "is as it was")
 	write("fails", strings.Replace(failing, "nothing.txt", "notes.md", 1))
@@ -110,6 +126,50 @@ func TestRecipes(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("the fork does not complete")
 		}
+	}
+}
+
+// Without a model, and for a recipe that is not trusted, the console names what to do about it, as far as that can be done here.
+func TestNotReady(t *testing.T) {
+	dir := t.TempDir()
+	in := filepath.Join(dir, ".superstep", "workflows")
+	const quotes = "name: quotes\ndescription: Quotes.\nsteps:\n  - id: answer\n    subagent: explorer\n    prompt: What is here?\n"
+	if err := errors.Join(os.MkdirAll(in, 0o755), os.WriteFile(filepath.Join(in, "quotes.yaml"), []byte(quotes), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	var served *httptest.Server
+	open := func(trust bool) func(form url.Values) string {
+		s, ts := serveIn(t, dir, &Options{Start: func(_ context.Context, s *Start) (string, error) { return "of-" + s.Model, nil }})
+		h, err := host.Open(t.Context(), &host.Config{Name: "superstep", Dir: dir, Env: func(k string) string { return map[string]string{"HOME": dir, "PATH": os.Getenv("PATH")}[k] },
+			Environ: []string{}, Stores: stores.All(), Settled: true, Settings: host.Settings{DataDir: filepath.Join(dir, "data"), TrustProject: trust, Offline: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = h.Close() })
+		s.host, served = h, ts
+		return func(form url.Values) string {
+			res, body := send(t, ts, "POST", "/runs", "operator-token", form, "Superstep-Fragment", "1")
+			return body + res.Header.Get("Superstep-Location")
+		}
+	}
+	post := open(false)
+	if got := post(url.Values{"workflow": {"quotes"}}); !strings.Contains(got, "not trusted") || !strings.Contains(got, "superstep trust quotes") {
+		t.Error(got)
+	}
+	post = open(true)
+	for _, form := range []url.Values{{"workflow": {"quotes"}}, {"workflow": {"quotes"}, "queue": {"true"}}} {
+		if got := post(form); !strings.Contains(got, "no model is configured\n") || !strings.Contains(got, "type offline into Model") || strings.Contains(got, "--model") {
+			t.Errorf("%v: %s", form, got)
+		}
+	}
+	if _, list := send(t, served, "GET", "/workflows", "operator-token", nil); strings.Count(list, "needs a model: none is configured") == 0 || strings.Count(list, "needs a model:") == strings.Count(list, "s-usable") {
+		t.Error(list) // some need one, and quotes does not
+	}
+	if _, agent := send(t, served, "GET", "/agents/explorer", "operator-token", nil); !strings.Contains(agent, "An agent needs a language model") || strings.Contains(agent, "offline") {
+		t.Error(agent)
+	}
+	if got := post(url.Values{"workflow": {"quotes"}, "model": {"offline"}}); got != "/runs/of-offline" {
+		t.Error(got)
 	}
 }
 

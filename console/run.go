@@ -204,6 +204,10 @@ func (p *runPage) lists() []list {
 		return []list{{"head", []piece{{"run-head", 0, p.head}}}, {"why", p.why()}, {"asks", p.asks()}, p.conversation()}
 	}
 	out := []list{{"head", []piece{{"run-head", 0, p.head}}}, {"why", p.why()}, {"asks", p.asks()}, p.graph(), p.timeline(), p.tasks(), p.todos()}
+	if p.at == 0 {
+		seq := p.r.Seq
+		out = append(out, list{"last", []piece{{"last-record", 0, func() string { return fmt.Sprintf(`<data id="last-record" value="%d">%[1]d</data>`, seq) }}}})
+	}
 	return append(out, p.detail()...)
 }
 

@@ -41,6 +41,12 @@ function put(frame) {
     }
     while (at) { const next = at.nextElementSibling; at.remove(); at = next; }
   }
+  const last = fresh["last-record"]?.value, scrub = last && document.querySelector("[data-scrub]");
+  if (scrub) { // the slider reaches as far as the run, and follows it if it is at its end
+    const range = scrub.elements.at, end = range.value === range.max;
+    range.max = last;
+    if (end) { range.value = last; scrub.querySelector("output").textContent = last; }
+  }
 }
 const focusable = (el) => [...el.querySelectorAll("a,button,input,select,textarea,summary,[tabindex]")];
 

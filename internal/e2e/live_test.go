@@ -18,9 +18,10 @@ import (
 	"github.com/superstep-dev/superstep/internal/modeltest"
 )
 
-// view is what a page says, without the times that grow.
+// view is what a page says, with the slider of its records and without the times that grow.
 const view = `[...document.querySelectorAll("#head,#why,#asks,#graph .node,#timeline .name,#tasks,#detail,#parts")].map((e) => {
-	const c = e.cloneNode(true); c.querySelectorAll("time").forEach((t) => t.remove()); return c.textContent.replace(/\s+/g, " "); }).join("\n")`
+	const c = e.cloneNode(true); c.querySelectorAll("time").forEach((t) => t.remove()); return c.textContent.replace(/\s+/g, " "); }).join("\n") +
+	((s) => s ? "\nrecord " + s.value + " of " + s.max : "")(document.querySelector("[data-scrub] input"))`
 
 // A reload at any moment shows what the page showed, also after the console was killed, which affects no run.
 func TestReload(t *testing.T) {
