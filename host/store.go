@@ -120,7 +120,11 @@ func (h *Host) openStore(ctx context.Context, look bool) error {
 		if errors.As(err, &e) {
 			return e
 		}
-		return &Error{Code: "store", Message: err.Error(), Err: err}
+		text := err.Error()
+		if full, ok := errors.AsType[*runlog.StorageError](err); ok { // no run was begun or resumed yet
+			text = fmt.Sprintf("store %s can take no more (%v); nothing was lost: see to that, then repeat the command", full.Store, full.Err)
+		}
+		return &Error{Code: "store", Message: text, Err: err}
 	}
 	all.store, all.closer, all.limits = store, closer, unlisted.NewLimits(store, time.Now)
 	return nil
