@@ -21,7 +21,8 @@ func TestPrograms(t *testing.T) {
 	z := gzip.NewWriter(&small)
 	_, err := z.Write([]byte(edges))
 	for _, err := range []error{err, z.Close(), os.WriteFile("edges.csv", []byte(edges), 0o600), os.WriteFile("edges.gz", small.Bytes(), 0o600),
-		os.WriteFile("bad.csv", []byte("a,b\na\n"), 0o600), os.WriteFile("worse.csv", []byte("a,b\na,b,-1\n"), 0o600), os.WriteFile("none.csv", nil, 0o600)} {
+		os.WriteFile("bad.csv", []byte("a,b\na\n"), 0o600), os.WriteFile("worse.csv", []byte("a,b\na,b,-1\n"), 0o600), os.WriteFile("none.csv", nil, 0o600),
+		os.WriteFile("first.txt", []byte("a b x\nb a 1\n"), 0o600)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +40,11 @@ func TestPrograms(t *testing.T) {
 		{"run pagerank --edges bad.csv", "bad.csv, line 2: want two ids", cli.ExitFailed},
 		{"run pagerank --edges worse.csv", `worse.csv, line 2: the length "-1" is no number from 0 on`, cli.ExitFailed},
 		{"run pagerank --edges none.csv", "none.csv has no edges", cli.ExitFailed},
-		{"run pagerank --edges gone.csv", "gone.csv: no such file", cli.ExitFailed},
+		{"run pagerank --edges first.txt", `first.txt, line 1: the length "x" is no number from 0 on; names of columns begin with from or source`, cli.ExitFailed},
+		{"run pagerank --edges gone.csv", "gone.csv; name a file of edges", cli.ExitUsage},
+		{"run pagerank --edges .", "is a folder; name a file of edges", cli.ExitUsage},
+		{"run pagerank --edges edges.csv --top 0", "--top: want 1 or more lines, got 0", cli.ExitUsage},
+		{"run pagerank --edges edges.csv --top -3", "--top: want 1 or more lines, got -3", cli.ExitUsage},
 	} {
 		own, err := workflows()
 		if err != nil {
