@@ -59,3 +59,14 @@ func TestPrograms(t *testing.T) {
 		}
 	}
 }
+
+// Who resumes a run of a file that has changed can put it back.
+func TestChangedEdges(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "edges.txt")
+	if err := os.WriteFile(path, []byte("a b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := read(&inputs{Edges: path, Digest: "sha256:other"}, false); err == nil || !strings.Contains(err.Error(), "put it back to resume the run, or start another run") {
+		t.Error(err)
+	}
+}
