@@ -354,7 +354,7 @@ func (e *Engine) begin(ctx context.Context, id string, started *runlog.RunStarte
 		if started.Queue != nil {
 			status = runlog.Queued
 		}
-		err = j.Append(ctx, status, batch...)
+		err = notCreated(j.Append(ctx, status, batch...))
 	}
 	return j.ID(), errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 }

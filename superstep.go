@@ -292,7 +292,16 @@ func (e *Engine) undo(ctx context.Context, j *journal.Journal, err error) error 
 		return err // it may have begun
 	}
 	_ = e.store.Delete(ctx, j.ID()) // or else it is listed as interrupted, and says that it never began
-	return err
+	return notCreated(err)
+}
+
+// notCreated notes in the error of a store that can take no more that the run was not created.
+func notCreated(err error) error {
+	full, ok := errors.AsType[*runlog.StorageError](err)
+	if !ok || errors.Is(err, runlog.ErrUnknown) {
+		return err
+	}
+	return &runlog.StorageError{Store: full.Store, Err: full.Err, Unbegun: true} // the other one may be told to other runs, too
 }
 
 // create opens the journal of a new run, which is not listed until it has its first record. If an ID is given, the run may already exist.
@@ -302,7 +311,8 @@ func (e *Engine) create(ctx context.Context, id string, opt *journal.Options) (j
 	}
 	if opt.Create.Status = runlog.Importing; id != "" {
 		opt.Reopen = true
-		return e.open(ctx, id, opt)
+		j, err = e.open(ctx, id, opt)
+		return j, notCreated(err)
 	}
 	for range 10 { // a short ID may be taken
 		j, err = e.open(ctx, e.opt.NewID(), opt)
@@ -310,7 +320,7 @@ func (e *Engine) create(ctx context.Context, id string, opt *journal.Options) (j
 			break
 		}
 	}
-	return j, err
+	return j, notCreated(err)
 }
 
 func (e *Engine) open(ctx context.Context, id string, opt *journal.Options) (*journal.Journal, error) {

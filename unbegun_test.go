@@ -1,8 +1,11 @@
 package superstep_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/superstep-dev/superstep"
@@ -38,6 +41,42 @@ func TestKilledBeforeTheFirstRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	ends(t, run, runlog.Paused)
+}
+
+// crowded is a store on a full disk: runs cannot be created, or not get their first record.
+type crowded struct {
+	runlog.Store
+	creates bool
+}
+
+type crowdedLog struct{ runlog.Log }
+
+func (f crowded) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
+	if !f.creates {
+		return nil, runlog.Info{}, &runlog.StorageError{Store: "s", Err: syscall.ENOSPC}
+	}
+	log, info, err := f.Store.Acquire(ctx, id, opt)
+	return crowdedLog{log}, info, err
+}
+
+func (crowdedLog) Append(context.Context, *runlog.Batch) error {
+	return &runlog.StorageError{Store: "s", Err: syscall.ENOSPC}
+}
+
+// Who is told that a run could not be created is not told to resume it.
+func TestUnbegunOnAFullDisk(t *testing.T) {
+	for _, creates := range []bool{false, true} {
+		m := runlog.NewMemory(nil)
+		e := engine(t, crowded{m, creates}, (&rig{}).workflow(t))
+		_, err := e.Start(t.Context(), "job", json.RawMessage(`{"task":"a"}`), nil)
+		if short := (*runlog.StorageError)(nil); !errors.As(err, &short) || !errors.Is(err, syscall.ENOSPC) ||
+			!strings.Contains(err.Error(), "start it again") || strings.Contains(err.Error(), "resume") {
+			t.Errorf("created %v: %v", creates, err)
+		}
+		if infos, err := m.Runs(t.Context(), nil); len(infos) > 0 || err != nil {
+			t.Errorf("created %v: listed are %+v, %v", creates, infos, err)
+		}
+	}
 }
 
 // A process that dies between the last answer to a paused run and its resumption leaves a run that is

@@ -325,7 +325,7 @@ func (o *outside) doubt() string {
 	}
 	var calls []string
 	for _, c := range o.open {
-		calls = append(calls, "\n\n"+c.Name+" "+string(c.Args))
+		calls = append(calls, "\n\n"+c.Name+" "+clean.JSON(c.Args, " ⏎ "))
 	}
 	return o.Model.Name() + " was interrupted, and what became of this is not known. May it continue? It may do this again." + strings.Join(calls, "")
 }

@@ -39,6 +39,8 @@ type denial struct {
 	Rule    string `json:"rule,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Always  string `json:"always,omitempty"` // a rule that would have allowed it and its like
+	// Missing are the rules that only together would have allowed it.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // ruling is the recorded decision of the Gate and the run's grants on a call.
@@ -49,6 +51,7 @@ type ruling struct {
 	Reason   string        `json:"reason,omitempty"`
 	Subject  string        `json:"subject,omitempty"`
 	Always   string        `json:"always,omitempty"`
+	Missing  []string      `json:"missing,omitempty"`
 	Nobody   bool          `json:"nobody,omitempty"` // is there to ask
 
 	Parts  []runlog.QuestionPart `json:"parts,omitempty"`
@@ -101,7 +104,7 @@ func (r *run) permit(ctx context.Context, call string, c model.Call) (no *tool.R
 		return nil, "", err
 	}
 	if rule.Nobody {
-		err := r.mark(ctx, key+"/denied", "denied", denial{r.Name, c.Name, rule.Subject, rule.Rule, rule.Reason, rule.Always})
+		err := r.mark(ctx, key+"/denied", "denied", denial{r.Name, c.Name, rule.Subject, rule.Rule, rule.Reason, rule.Always, rule.Missing})
 		no := denied("this needs the permission of a person, and nobody is there to ask" + toModels)
 		return &no, "", err
 	}
@@ -124,7 +127,7 @@ func (r *run) allow(call string) {
 
 // rule combines the Gate's verdict with the grants of the run.
 func (r *run) rule(ctx context.Context, v *tool.Verdict, c model.Call) (ruling, error) {
-	rule := ruling{Decision: v.Decision, Rule: v.Rule, Origin: v.Origin, Reason: v.Reason, Subject: v.Subject, Always: v.Always}
+	rule := ruling{Decision: v.Decision, Rule: v.Rule, Origin: v.Origin, Reason: v.Reason, Subject: v.Subject, Always: v.Always, Missing: v.Missing}
 	if rule.Decision == tool.Allow || rule.Decision == tool.Deny {
 		return rule, nil
 	}

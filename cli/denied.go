@@ -19,32 +19,32 @@ const mostDenied = 3
 func withoutLeave(run *transcript.Run, id string) *Error {
 	var calls, rules []string
 	for _, d := range run.Denied {
-		calls = append(calls, d.String())
-		if d.Always != "" && !slices.Contains(rules, d.Always) {
-			rules = append(rules, d.Always)
+		call, allowing := shortened(d.String()), d.Allowing()
+		if len(allowing) == 0 && d.Reason != "" {
+			call += " (" + transcript.Line(d.Reason) + ")"
+		}
+		calls = append(calls, call)
+		for _, r := range allowing {
+			if !slices.Contains(rules, r) {
+				rules = append(rules, r)
+			}
 		}
 	}
 	for _, q := range run.Questions {
 		if q.Denied && q.By == tui.ByPolicy && agent.Permission(&runlog.Question{Key: q.Key, Kind: q.Kind}) {
-			calls = append(calls, transcript.Line(q.Question))
+			calls = append(calls, shortened(transcript.Line(q.Question)))
 		}
 	}
 	if len(calls) == 0 {
 		return deniedStep(run, id)
 	}
-	named := make([]string, 0, mostDenied+1)
-	for _, c := range calls[:min(len(calls), mostDenied)] {
-		named = append(named, shortened(c))
-	}
+	named := slices.Clone(calls[:min(len(calls), mostDenied)])
 	if n := len(calls) - mostDenied; n > 0 {
 		named = append(named, fmt.Sprintf("and %d more", n))
 	}
 	let := "let it: --allow 'RULE', such as --allow 'bash(go test *)'"
 	if len(rules) > 0 {
-		let = "let it:"
-		for _, r := range rules[:min(len(rules), mostDenied)] {
-			let += " --allow '" + strings.ReplaceAll(r, "'", `'\''`) + "'"
-		}
+		let = "let it:" + allowFlags(rules[:min(len(rules), mostDenied)])
 	}
 	how := "completed"
 	switch run.Status {
@@ -58,6 +58,14 @@ func withoutLeave(run *transcript.Run, id string) *Error {
 			was(len(calls), "call"), strings.Join(named, "; ")),
 		Next: []string{let, "be asked: on a terminal without --on-ask deny, or anywhere with --on-ask wait"},
 	}
+}
+
+// allowFlags returns the flags that allow what rules are about, with a space before each.
+func allowFlags(rules []string) (flags string) {
+	for _, r := range rules {
+		flags += " --allow '" + strings.ReplaceAll(r, "'", `'\''`) + "'"
+	}
+	return flags
 }
 
 // deniedStep returns the error of a run in which a step failed because a rule or a user denied its call, or --on-ask denied its question. It returns nil

@@ -112,11 +112,14 @@ and the disk space of runs removed earlier is freed.`,
 			if keep.Within, err = arguments.Days(within); err != nil {
 				return usage("--keep-within: " + err.Error())
 			}
+			if keep.Within == 0 {
+				return usage(fmt.Sprintf("--keep-within: want more than 0, got %s; `%s runs rm` removes single runs", within, a.cfg.Name))
+			}
 		}
 		switch {
-		case keep.Newest < 0:
+		case keep.Newest < 0 || keep.Newest == 0 && keep.Within == 0 && cmd.Flags().Changed("keep"):
 			return usage(fmt.Sprintf("--keep: want 1 or more, got %d", keep.Newest))
-		case keep.Newest == 0 && keep.Within == 0 && (keep.Workflow != "" || cmd.Flags().Changed("keep") || within != ""):
+		case keep.Newest == 0 && keep.Within == 0 && keep.Workflow != "":
 			return usage("runs gc: say what to keep: --keep N or --keep-within DURATION; `" + a.cfg.Name + " runs rm` removes single runs")
 		}
 		return collectRuns(cmd.Context(), a, keep)

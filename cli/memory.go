@@ -93,7 +93,13 @@ func memoryList(a *app) *cobra.Command {
 		case len(args) > 0:
 			a.err.line("there is no note about that; all of them: " + a.hint("memory", "list"))
 		default:
-			a.err.line("there are no notes in " + storeName(a) + "; add one: " + a.hint("memory", "put", "style", `"Write British English."`))
+			of := "for this folder"
+			if name != "" {
+				of = "in the namespace " + s.Name()
+			}
+			a.err.line("there are no notes " + of + " in " + storeName(a))
+			a.err.line("  add one: " + a.hint("memory", "put", "style", `"Write British English."`))
+			a.err.line("  which namespaces have notes: " + a.hint("memory", "list", "--namespaces"))
 		}
 		return nil
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
-	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
@@ -252,8 +251,11 @@ func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *hos
 	}
 	for _, d := range r.Denied {
 		put("\n%s %s", p.Yellow("denied, since nobody was asked:"), d.String())
-		if d.Always != "" {
-			put("  allowed by --allow %s", clean.Shell(d.Always))
+		if d.Reason != "" {
+			put("  %s", transcript.Line(d.Reason))
+		}
+		if rules := d.Allowing(); len(rules) > 0 {
+			put("  allowed by%s", allowFlags(rules))
 		}
 	}
 	open := openQuestions(&info, r)

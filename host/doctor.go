@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/superstep-dev/superstep/agent/acp"
@@ -76,6 +78,11 @@ func (h *Host) checkStore(ctx context.Context) (found string, err error) {
 	if err != nil {
 		return "", err
 	}
+	if place.Path != "" {
+		if err := takesRuns(place.Path); err != nil {
+			return "", err
+		}
+	}
 	if h.Absent() {
 		return place.String() + ", created by the first run", nil
 	}
@@ -87,6 +94,25 @@ func (h *Host) checkStore(ctx context.Context) (found string, err error) {
 		return "", err
 	}
 	return place.String(), nil
+}
+
+// firstWrites is how many bytes of disk space are checked for: more than any store writes before the first record of a run.
+const firstWrites = 1 << 20
+
+// takesRuns checks that the directory of a store can be written and has space, as a run needs it. It creates no directory: where there is none yet, the
+// next one above counts.
+func takesRuns(path string) error {
+	dir := path
+	for info, err := os.Stat(dir); dir != filepath.Dir(dir) && (errors.Is(err, fs.ErrNotExist) || dir == path && err == nil && !info.IsDir()); info, err = os.Stat(dir) {
+		dir = filepath.Dir(dir)
+	}
+	if err := tryWrite(dir, firstWrites); err != nil {
+		return &Error{
+			Code: "data_dir", Err: err, Message: fmt.Sprintf("cannot write %s: %v", dir, pathless(err)),
+			Next: []string{"make the folder writable, free disk space there, or set --store to another place"},
+		}
+	}
+	return nil
 }
 
 func (h *Host) checkProject() (found, fix string, err error) {

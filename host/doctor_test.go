@@ -50,6 +50,17 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("it left %v in the home folder: %v", entries, err)
 	}
 
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{"sqlite:" + filepath.Join(file, "new", "runs.db"), "file:" + filepath.Join(file, "runs")} { // no run could be created there
+		env["SUPERSTEP_STORE"] = at
+		if c := check(open())["store"]; c.State != "failed" || !strings.Contains(c.Found, "cannot write "+file) || !strings.Contains(c.Fix, "--store") {
+			t.Errorf("%s: %+v", at, c)
+		}
+	}
+
 	env["SUPERSTEP_STORE"], env["OPENAI_API_KEY"] = "postgres://me:hunter2@127.0.0.1:1/runs", "sk-hunter2-hunter2-hunter2"
 	for name, text := range map[string]string{
 		filepath.Join(home, ".config", "superstep", "config.yaml"): "stor: x\n",

@@ -120,7 +120,11 @@ func (h *Host) openStore(ctx context.Context, look bool) error {
 		if errors.As(err, &e) {
 			return e
 		}
-		return &Error{Code: "store", Message: err.Error(), Err: err}
+		text := err.Error()
+		if full, ok := errors.AsType[*runlog.StorageError](err); ok { // no run was begun or resumed yet
+			text = fmt.Sprintf("store %s can take no more (%v); nothing was lost: see to that, then repeat the command", full.Store, full.Err)
+		}
+		return &Error{Code: "store", Message: text, Err: err}
 	}
 	all.store, all.closer, all.limits = store, closer, unlisted.NewLimits(store, time.Now)
 	return nil
@@ -130,23 +134,34 @@ func (h *Host) openStore(ctx context.Context, look bool) error {
 func writable(dir string) error {
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		var f *os.File
-		if f, err = os.CreateTemp(dir, ".write-*"); err == nil {
-			err = errors.Join(f.Close(), os.Remove(f.Name()))
-		}
+		err = tryWrite(dir, 0)
 	}
 	if err == nil {
 		return nil
 	}
-	why := err
-	var path *os.PathError
-	if errors.As(err, &path) {
-		why = path.Err
-	}
 	return &Error{
 		Code: "data_dir", Err: err,
-		Message: fmt.Sprintf("cannot write %s: %v; set --data-dir (or SUPERSTEP_DATA_DIR) to a folder that can be written, or --store to another place", dir, why),
+		Message: fmt.Sprintf("cannot write %s: %v; set --data-dir (or SUPERSTEP_DATA_DIR) to a folder that can be written, or --store to another place", dir, pathless(err)),
 	}
+}
+
+// tryWrite writes a file of a size into a directory, and removes it.
+func tryWrite(dir string, size int) error {
+	f, err := os.CreateTemp(dir, ".write-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, size))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// pathless returns the cause of an error about a path.
+func pathless(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
 }
 
 // storeKeys returns the checked text of the store's keys, read from the key file or from SUPERSTEP_STORE_KEY.

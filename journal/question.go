@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -87,7 +88,7 @@ func (s *Scope) unknown(ctx context.Context, e *Effect, intents int) (json.RawMe
 	}
 }
 
-// with formats the input of an effect, cut to a readable length.
+// with formats the input of an effect, cut to a readable length. It is one line, so that no text in it passes for words of the question.
 func with(input any) string {
 	if input == nil {
 		return ""
@@ -101,9 +102,9 @@ func with(input any) string {
 	text := strings.TrimSuffix(b.String(), "\n")
 	const longest = 500
 	if len(text) <= longest {
-		return "\n\n" + text
+		return "\n\n" + clean.JSON([]byte(text), " ⏎ ")
 	}
-	return "\n\n" + strings.ToValidUTF8(text[:longest], "") + "…"
+	return "\n\n" + clean.JSON([]byte(strings.ToValidUTF8(text[:longest], "")), " ⏎ ") + "…"
 }
 
 // A HappenedError reports that an effect happened before a crash and that its outcome is lost.

@@ -71,9 +71,14 @@ func (e *EndedError) Error() string {
 type StorageError struct {
 	Store string // which one, for people, without passwords
 	Err   error
+	// Unbegun reports that a run could not be created, so that there is none to resume.
+	Unbegun bool
 }
 
 func (e *StorageError) Error() string {
+	if e.Unbegun {
+		return fmt.Sprintf("store %s can take no more (%v); the run was not created: see to that, then start it again", e.Store, e.Err)
+	}
 	return fmt.Sprintf("store %s can take no more (%v); nothing was lost: see to that, then resume the run", e.Store, e.Err)
 }
 

@@ -42,6 +42,7 @@ type Verdict struct {
 	Subject  string   // what is asked about, in full: the command, the path, the address
 	Parts    []Part   // of a call that is decided on part by part, such as a command; else nil
 	Always   string   // a rule that would allow this and its like, offered to people; "" if none fits every part of it
+	Missing  []string // rules that would allow this only together, such as one for a command and one for the file that it writes; nil if Always is set
 }
 
 // A Guard decides on the calls of a Set, whoever makes them; see [Set.Guarded]. Its zero allows all.

@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -36,7 +38,7 @@ func read(in *inputs, undirected bool) (*vertex.Graph[float64], *names, error) {
 	if now, err := digest(in.Edges); err != nil {
 		return nil, nil, err
 	} else if now != in.Digest {
-		return nil, nil, fmt.Errorf("%s has changed since the run began; start another run", in.Edges)
+		return nil, nil, fmt.Errorf("%s has changed since the run began; put it back to resume the run, or start another run", in.Edges)
 	}
 	f, err := os.Open(in.Edges)
 	if err != nil {
@@ -58,15 +60,18 @@ func read(in *inputs, undirected bool) (*vertex.Graph[float64], *names, error) {
 		if len(fields) < 2 {
 			return nil, nil, fmt.Errorf("%s, line %d: want two ids, and maybe a length, and got %.80q", in.Edges, n, line)
 		}
+		if n == 1 && (strings.EqualFold(fields[0], "from") || strings.EqualFold(fields[0], "source")) {
+			continue // the names of the columns
+		}
 		length := 1.0
 		if len(fields) > 2 {
-			if length, err = strconv.ParseFloat(fields[2], 64); err != nil && n == 1 {
-				continue // the names of the columns
-			} else if err != nil || !(length >= 0) {
-				return nil, nil, fmt.Errorf("%s, line %d: the length %.40q is no number from 0 on", in.Edges, n, fields[2])
+			if length, err = strconv.ParseFloat(fields[2], 64); err != nil || !(length >= 0) {
+				remedy := ""
+				if n == 1 {
+					remedy = "; names of columns begin with from or source"
+				}
+				return nil, nil, fmt.Errorf("%s, line %d: the length %.40q is no number from 0 on%s", in.Edges, n, fields[2], remedy)
 			}
-		} else if n == 1 && strings.EqualFold(fields[0], "from") || n == 1 && strings.EqualFold(fields[0], "source") {
-			continue
 		}
 		edges.Add(ids.vertex(fields[0]), ids.vertex(fields[1]), length)
 	}
@@ -93,6 +98,12 @@ func uncompressed(f io.Reader) (io.Reader, error) {
 }
 
 func digest(path string) (string, error) {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("--edges: there is no file %s; name a file of edges", path)
+	case err == nil && info.IsDir():
+		return "", fmt.Errorf("--edges: %s is a folder; name a file of edges", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -57,7 +58,13 @@ func workflows() (all []*workflow.Workflow, err error) {
 	paths, err := workflow.Vertices("shortest", "Find the shortest paths from one vertex to all others", shortest, opt)
 	all = []*workflow.Workflow{rank, parts, paths}
 	for _, w := range all {
-		w.Prepare = prepare
+		w.Prepare = func(raw json.RawMessage) (json.RawMessage, error) {
+			in, err := prepare(raw)
+			if err != nil {
+				return nil, &workflow.InputsError{Workflow: w.Name, Problems: []string{err.Error()}}
+			}
+			return in, nil
+		}
 	}
 	return all, err
 }
@@ -65,7 +72,11 @@ func workflows() (all []*workflow.Workflow, err error) {
 // prepare makes the path absolute, since the run may be resumed elsewhere, and notes what the file has now.
 func prepare(raw json.RawMessage) (json.RawMessage, error) {
 	var in inputs
-	err := json.Unmarshal(raw, &in)
+	var given struct{ Top *int }
+	err := errors.Join(json.Unmarshal(raw, &in), json.Unmarshal(raw, &given))
+	if err == nil && given.Top != nil && *given.Top < 1 {
+		err = fmt.Errorf("--top: want 1 or more lines, got %d", *given.Top)
+	}
 	if err == nil && in.Digest == "" {
 		if in.Edges, err = filepath.Abs(in.Edges); err == nil {
 			in.Digest, err = digest(in.Edges)
@@ -195,7 +206,7 @@ func order(n int, compare func(a, b int32) int) []int32 {
 }
 
 func table(top, steps int, vertices []int32, line func(int32) string) string {
-	if top <= 0 {
+	if top == 0 {
 		top = 10
 	}
 	var b strings.Builder

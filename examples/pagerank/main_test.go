@@ -21,7 +21,8 @@ func TestPrograms(t *testing.T) {
 	z := gzip.NewWriter(&small)
 	_, err := z.Write([]byte(edges))
 	for _, err := range []error{err, z.Close(), os.WriteFile("edges.csv", []byte(edges), 0o600), os.WriteFile("edges.gz", small.Bytes(), 0o600),
-		os.WriteFile("bad.csv", []byte("a,b\na\n"), 0o600), os.WriteFile("worse.csv", []byte("a,b\na,b,-1\n"), 0o600), os.WriteFile("none.csv", nil, 0o600)} {
+		os.WriteFile("bad.csv", []byte("a,b\na\n"), 0o600), os.WriteFile("worse.csv", []byte("a,b\na,b,-1\n"), 0o600), os.WriteFile("none.csv", nil, 0o600),
+		os.WriteFile("first.txt", []byte("a b x\nb a 1\n"), 0o600)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +40,11 @@ func TestPrograms(t *testing.T) {
 		{"run pagerank --edges bad.csv", "bad.csv, line 2: want two ids", cli.ExitFailed},
 		{"run pagerank --edges worse.csv", `worse.csv, line 2: the length "-1" is no number from 0 on`, cli.ExitFailed},
 		{"run pagerank --edges none.csv", "none.csv has no edges", cli.ExitFailed},
-		{"run pagerank --edges gone.csv", "gone.csv: no such file", cli.ExitFailed},
+		{"run pagerank --edges first.txt", `first.txt, line 1: the length "x" is no number from 0 on; names of columns begin with from or source`, cli.ExitFailed},
+		{"run pagerank --edges gone.csv", "gone.csv; name a file of edges", cli.ExitUsage},
+		{"run pagerank --edges .", "is a folder; name a file of edges", cli.ExitUsage},
+		{"run pagerank --edges edges.csv --top 0", "--top: want 1 or more lines, got 0", cli.ExitUsage},
+		{"run pagerank --edges edges.csv --top -3", "--top: want 1 or more lines, got -3", cli.ExitUsage},
 	} {
 		own, err := workflows()
 		if err != nil {
@@ -52,5 +57,16 @@ func TestPrograms(t *testing.T) {
 		if all := out.String() + errs.String(); code != c.code || !strings.Contains(all, c.want) {
 			t.Errorf("%s: exit code %d, want %d and %q\n%s", c.args, code, c.code, c.want, all)
 		}
+	}
+}
+
+// Who resumes a run of a file that has changed can put it back.
+func TestChangedEdges(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "edges.txt")
+	if err := os.WriteFile(path, []byte("a b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := read(&inputs{Edges: path, Digest: "sha256:other"}, false); err == nil || !strings.Contains(err.Error(), "put it back to resume the run, or start another run") {
+		t.Error(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -38,7 +39,7 @@ func (o *Owners) Join() (string, error) {
 		return o.name, nil
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return "", fmt.Errorf("making the directory of owner locks: %w; check its permissions", err)
+		return "", unlocked(o.Dir, err)
 	}
 	o.sweep()
 	for range 10 {
@@ -47,7 +48,7 @@ func (o *Owners) Join() (string, error) {
 		l := flock.New(path, flock.SetPermissions(0o600))
 		ok, err := l.TryLock()
 		if err != nil {
-			return "", fmt.Errorf("locking %s: %w; superstep needs a file system with locks", path, err)
+			return "", unlocked(path, err)
 		}
 		if ok && Same(l, path) {
 			o.lock, o.name = l, name
@@ -56,6 +57,19 @@ func (o *Owners) Join() (string, error) {
 		_ = l.Close() // somebody swept the file away before it was locked
 	}
 	return "", fmt.Errorf("locking a file in %s: others keep removing it; is another program cleaning that directory up?", o.Dir)
+}
+
+// unlocked explains why a file of locks cannot be made or locked.
+func unlocked(path string, err error) error {
+	if errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("the folder %s cannot be written, and who executes a run keeps a lock there: %w; make it writable, or copy the store to a folder that is", filepath.Dir(path), err)
+	}
+	for _, short := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, short) {
+			return fmt.Errorf("locking %s: %w", path, err)
+		}
+	}
+	return fmt.Errorf("locking %s: %w; superstep needs a file system with locks", path, err)
 }
 
 // Same reports whether path still names the file that is locked.

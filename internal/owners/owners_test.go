@@ -5,10 +5,34 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gofrs/flock"
 )
+
+func TestUnlocked(t *testing.T) {
+	for want, err := range map[string]error{
+		"cannot be written":                         &fs.PathError{Op: "open", Err: syscall.EROFS},
+		"make it writable":                          &fs.PathError{Op: "mkdir", Err: syscall.EACCES},
+		"needs a file system with locks":            syscall.ENOSYS,
+		"locking " + filepath.Join("a", "b") + ": ": syscall.ENOSPC,
+	} {
+		if got := unlocked(filepath.Join("a", "b"), err); !strings.Contains(got.Error(), want) || !errors.Is(got, err) {
+			t.Errorf("got %v, want %q", got, want)
+		} else if !strings.Contains(want, "locks") && strings.Contains(got.Error(), "needs a file system") {
+			t.Errorf("%v names the wrong cause", got)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "file", "owners")
+	if err := os.WriteFile(filepath.Dir(dir), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&Owners{Dir: dir}).Join(); err == nil {
+		t.Error("a folder below a file is joined")
+	}
+}
 
 func TestOwners(t *testing.T) {
 	a, b := Owners{Dir: t.TempDir()}, Owners{}

@@ -53,11 +53,17 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 			}
 		}
 	case d.Name == "denied" && rec.Seq != 0:
-		var no struct{ Agent, Tool, Subject, Reason, Always string }
+		var no struct {
+			Agent, Tool, Subject, Reason, Always string
+			Missing                              []string
+		}
 		if json.Unmarshal(d.Data, &no) != nil || no.Tool == "" {
 			return
 		}
-		denial := Denial{rec.Path, Line(no.Agent), Line(no.Tool), Clean(no.Subject), Clean(no.Reason), Line(no.Always), ""}
+		denial := Denial{rec.Path, Line(no.Agent), Line(no.Tool), Clean(no.Subject), Clean(no.Reason), Line(no.Always), nil, ""}
+		if len(no.Missing) > 0 {
+			denial.Missing = lines(no.Missing)
+		}
 		r.Denied = append(r.Denied, denial)
 		t := r.work(rec.Path, -1, rec.Time)
 		r.add(t, "", Part{Kind: Note, Text: "denied " + denial.String() + " (nobody to ask)"})

@@ -102,7 +102,17 @@ type Denial struct {
 	Subject string `json:"subject,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Always  string `json:"always,omitempty"` // a rule that would have allowed it, "" for none
-	By      string `json:"by,omitempty"`     // who turned it down, "" for a rule, or if nobody was there to ask
+	// Missing are the rules that only together would have allowed it.
+	Missing []string `json:"missing,omitempty"`
+	By      string   `json:"by,omitempty"` // who turned it down, "" for a rule, or if nobody was there to ask
+}
+
+// Allowing returns the rules that would have allowed the call, none if they are not known.
+func (d *Denial) Allowing() []string {
+	if d.Always != "" {
+		return []string{d.Always}
+	}
+	return d.Missing
 }
 
 // String names the call: the tool and its main argument.

@@ -282,7 +282,9 @@ func (p *Policy) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 		v.Parts = p.parts(f)
 	}
 	if v.Decision == tool.Ask && f.why == "" {
-		v.Always = p.always(f)
+		if v.Always = p.always(f); v.Always == "" {
+			v.Missing = p.missing(f)
+		}
 	}
 	return p.headless(v)
 }
@@ -300,7 +302,7 @@ func (p *Policy) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
 
 func (p *Policy) headless(v tool.Verdict) tool.Verdict {
 	if p.opt.Headless && v.Decision == tool.Ask {
-		v.Decision, v.Always = tool.Deny, ""
+		v.Decision, v.Always, v.Missing = tool.Deny, "", nil
 		v.Reason += "; nobody can be asked here, so it is denied. Allow it beforehand with a rule, or run it where somebody can answer"
 	}
 	return v

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -369,6 +370,33 @@ func TestAlways(t *testing.T) {
 	} {
 		if v := p.Check(call(tc.tool, map[string]any{tc.key: tc.arg})); v.Always != tc.want {
 			t.Errorf("%s %s: %q, want %q (%+v)", tc.tool, tc.arg, v.Always, tc.want, v)
+		}
+	}
+}
+
+func TestMissing(t *testing.T) {
+	p := policy(t)
+	allowed, err := p.With(permit.Granted, rules(t, "allow bash(*)")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		p       *permit.Policy
+		command string
+		want    []string
+	}{
+		{p, "echo x >> f", []string{"bash(echo *)", "write_file(f)"}},
+		{allowed, "echo x >> f", []string{"write_file(f)"}},
+		{allowed, "echo x > a/f; echo y > a/g", []string{"write_file(a/**)"}},
+		{p, "go test ./...", nil}, // a single rule is enough
+		{p, "go test a; make b", []string{"bash(go test *)", "bash(make b *)"}},
+		{p, "rm $x > f", nil},                  // no rule can tell what it does
+		{allowed, "echo x > .git/config", nil}, // no rule allows it
+		{allowed, "echo x > /dev/tcp/a/80", nil},
+	} {
+		v := bash(tc.p, tc.command)
+		if !slices.Equal(v.Missing, tc.want) {
+			t.Errorf("%s: %q, want %q (%+v)", tc.command, v.Missing, tc.want, v)
 		}
 	}
 }

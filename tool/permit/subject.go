@@ -377,18 +377,55 @@ func (p *Policy) always(f *facts) string {
 	return p.tried(f, r)
 }
 
+// missing returns the rules that allow a command together with what it reads and writes by redirections, nil if there are none.
+func (p *Policy) missing(f *facts) []string {
+	if kindOf(f.tool) != kindShell || f.outside {
+		return nil
+	}
+	var out []string
+	for i := range f.units {
+		u := &f.units[i]
+		r := Rule{Decision: tool.Allow, Tool: cmp.Or(u.tool, f.tool)}
+		switch {
+		case p.unit(f, u).decision == tool.Allow:
+			continue
+		case len(u.paths) > 0:
+			r.Pattern = u.paths[0].like(false)
+		case u.words != nil:
+			r.Pattern = (&facts{units: f.units[i : i+1]}).likeCommand()
+		}
+		if r.Pattern == "" {
+			return nil
+		}
+		if text := r.String(); !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	if !p.allowing(f, out) {
+		return nil
+	}
+	return out
+}
+
 // tried returns a rule as text, provided it allows the call.
 func (p *Policy) tried(f *facts, r Rule) string {
-	text := r.String()
-	parsed, err := Parse(tool.Allow, text, "")
-	if err != nil {
-		return ""
+	if text := r.String(); p.allowing(f, []string{text}) {
+		return text
 	}
-	with, err := p.With(Granted, parsed)
-	if err != nil || with.decide(f).Decision != tool.Allow {
-		return ""
+	return ""
+}
+
+// allowing reports whether rules would allow a call.
+func (p *Policy) allowing(f *facts, rules []string) bool {
+	parsed := make([]Rule, len(rules))
+	for i, text := range rules {
+		var err error
+		if parsed[i], err = Parse(tool.Allow, text, ""); err != nil {
+			return false
+		}
 	}
-	return text
+	with, err := p.With(Granted, parsed...)
+	return err == nil && with.decide(f).Decision == tool.Allow
 }
 
 // literalPath returns a path as a pattern that matches it and nothing else, "" if it cannot be one.

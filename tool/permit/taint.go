@@ -48,7 +48,7 @@ func (g taint) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 	if why == "" {
 		return v
 	}
-	v.Decision, v.Always, v.Reason = tool.Ask, "", why
+	v.Decision, v.Always, v.Missing, v.Reason = tool.Ask, "", nil, why
 	if p, ok := g.inner.(*Policy); ok {
 		return p.headless(v)
 	}
