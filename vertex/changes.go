@@ -101,7 +101,7 @@ func (r *Run[V, E, M]) inboxes(s *Snapshot[V, E, M]) {
 	}
 	for w := r.active.nextWord(0); w >= 0; w = r.active.nextWord(w + 1) {
 		m := r.active.words()[w]
-		if r.has != nil && m&r.has[w] == math.MaxUint64 {
+		if len(r.has) > 0 && m&r.has[w] == math.MaxUint64 {
 			v := w << 6
 			for i := range 64 {
 				s.To = append(s.To, int32(v+i))

@@ -542,7 +542,8 @@ func TestSnapshotOfMany(t *testing.T) {
 	}
 	g := build(t, &ring, n)
 	prog := &plainProgram{Combine: vertex.CombineSum[int](), Compute: func(c *plainContext, v int32, value *int, in []int) vertex.Vote {
-		if *value += 1; len(in) > 0 {
+		*value++
+		if len(in) > 0 {
 			*value += in[0]
 		}
 		if c.Step() == 6 || v == quiet {

@@ -804,8 +804,7 @@ func (t *Terminal) hintLines(w, h int) []string {
 
 // hintLine is a notice, or what the keys do.
 func (t *Terminal) hintLine(w int) string {
-	switch {
-	case t.notice != "":
+	if t.notice != "" {
 		return cut(" "+t.notice, w)
 	}
 	hints := "Enter send · Tab agents · /help · ^D leave"

@@ -113,7 +113,7 @@ func (r *reading) former(h *header) error {
 		at = bases[i-1]
 	}
 	// Each says where the next one begins, which may be missing from the list. One from the log's own base on was being made when its process died.
-	for next := at; h == nil || at < h.base; at = next {
+	for h == nil || at < h.base {
 		was, data, path, err := r.s.loadFormer(r.dir, at)
 		if h == nil && errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -127,12 +127,14 @@ func (r *reading) former(h *header) error {
 		if was.id != r.id || was.base != at || was.base > r.chain.Seq+1 {
 			return located(r.chain, path, 0, "it does not belong here")
 		}
-		if next, err = r.frames(was, data[was.size:], was.size, at, path); err != nil || r.full() {
+		next, err := r.frames(was, data[was.size:], was.size, at, path)
+		if err != nil || r.full() {
 			return err
 		}
 		if next == at {
 			return located(r.chain, path, 0, "it has no records")
 		}
+		at = next
 	}
 	return nil
 }
