@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -425,11 +426,20 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 	}
 }
 
-// begun reports whether an effect has been announced, and has no outcome since: with others at the same path, it may have been lost in a crash.
+// begun reports whether an effect has been announced, and has no outcome since: with others at the same path, it may have been lost in a crash. It may
+// be announced again later.
 func (s *script) begun(l lane) bool {
-	intents, outcomes := s.lanes[lane{runlog.KindIntended, l.path, l.key}], s.lanes[l]
-	n := len(intents)
-	return n > 0 && intents[n-1] < s.cursor && (len(outcomes) == 0 || outcomes[len(outcomes)-1] < intents[n-1])
+	announced := s.before(lane{runlog.KindIntended, l.path, l.key})
+	return announced >= 0 && s.before(l) < announced
+}
+
+// before returns the place of the last record of a lane before the cursor, -1 for none.
+func (s *script) before(l lane) int {
+	all := s.lanes[l]
+	if n, _ := slices.BinarySearch(all, s.cursor); n > 0 {
+		return all[n-1]
+	}
+	return -1
 }
 
 // stopped reports whether an effect that has begun was stopped: it begins again, or its attempt fails, before it has the outcome at that position.
