@@ -380,6 +380,7 @@ func servePermission(t *testing.T, s *mcpServed) {
 	if out.Status != "waiting" || len(out.Questions) != 1 || out.Questions[0].Kind != "permission" || !strings.Contains(out.Next, "the user has to answer, not a model") {
 		t.Fatalf("%+v", out)
 	}
+	s.outlive(out.Run)
 	for _, value := range []any{"once", "always", map[string]any{"decision": "once"}} {
 		if _, fault := s.call(cs, "answer", map[string]any{"run": out.Run, "question": out.Questions[0].Question, "answer": value}); !strings.Contains(fault, "not a model") {
 			t.Errorf("%v: %s", value, fault)
@@ -404,11 +405,7 @@ func serveKilled(t *testing.T, s *mcpServed) {
 	if fault != "" {
 		t.Fatal(fault)
 	}
-	t.Cleanup(func() { // its process writes to the folder of the test to the last
-		for until := time.Now().Add(30 * time.Second); s.processes(out.Run) != "" && time.Now().Before(until); {
-			time.Sleep(20 * time.Millisecond)
-		}
-	})
+	s.outlive(out.Run)
 	if err := server.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -447,8 +444,17 @@ func serveKilled(t *testing.T, s *mcpServed) {
 
 // processes returns the IDs of processes that execute a run.
 func (s *mcpServed) processes(run string) string {
-	out, _ := exec.Command("pgrep", "-f", "^"+s.binary+" run notes .*--run-id="+run).Output()
+	out, _ := exec.Command("pgrep", "-f", "^"+s.binary+" run [a-z]+ .*--run-id="+run).Output()
 	return string(out)
+}
+
+// outlive has the test end after the process of a run, which writes to its folder to the last.
+func (s *mcpServed) outlive(run string) {
+	s.t.Cleanup(func() {
+		for until := time.Now().Add(30 * time.Second); s.processes(run) != "" && time.Now().Before(until); {
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
 }
 
 // An agent that works in a run gets no workflow: not by a server that it starts, and not by one that listens.
