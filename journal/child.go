@@ -33,11 +33,22 @@ func (s *Scope) Child(ctx context.Context, c *Child) (*runlog.End, error) {
 	if s == nil {
 		return nil, ErrNoLog
 	}
+	for {
+		if end, err := s.child(ctx, c); !errors.Is(err, errMoreLeft) {
+			return end, err
+		}
+	}
+}
+
+// errMoreLeft reports that a child run found nothing left of a limit of the budget, and that another one has ended since.
+var errMoreLeft = errors.New("there is more left of the budget by now")
+
+func (s *Scope) child(ctx context.Context, c *Child) (*runlog.End, error) {
 	child := &runlog.Child{Parent: s.j.id, Path: s.path, Key: childPrefix + c.Key, Depth: s.j.depth() + 1}
-	cost := s.share(child.Key, &c.Budget)
+	cost, none := s.share(child.Key, &c.Budget)
 	limit := runlog.Budget{Tokens: cost.Tokens, Money: cost.Money, Turns: cost.Turns, Calls: cost.Calls, Agents: cost.Agents, Wall: c.Budget.Wall, Soft: c.Budget.Soft}
 	e := &Effect{
-		Key: child.Key, Kind: kindRun, Name: c.Workflow, Repeat: RepeatByKey, Inside: true, Hint: child.ID(), Input: c.Input, Cost: cost,
+		Key: child.Key, Kind: kindRun, Name: c.Workflow, Repeat: RepeatByKey, Inside: true, Hint: child.ID(), Input: c.Input, Cost: cost, none: none,
 		Spent: func(output json.RawMessage) (spent runlog.Amount) {
 			var end runlog.End
 			if json.Unmarshal(output, &end) == nil && end.Spent != nil {
@@ -75,21 +86,21 @@ func (e *unbegunError) Unwrap() error { return e.err }
 // Refused reports that the effect has cost nothing.
 func (*unbegunError) Refused() bool { return true }
 
-// share returns what to reserve for a child run: the limits that want has, and what is left of the others.
-func (s *Scope) share(key string, want *runlog.Budget) runlog.Amount {
+// share returns what to reserve for a child run: the limits that want has, and what is left of the others. None reports that nothing is left of one.
+func (s *Scope) share(key string, want *runlog.Budget) (share runlog.Amount, none bool) {
 	was := s.Recorded(key)
 	s.j.mu.Lock()
 	defer s.j.mu.Unlock()
 	m, l := s.j.of(s.path), &s.j.ledger
 	own := m.held[key]
 	if _, answered := m.answers[key]; answered || m.intents[key].open && m.intents[key].limit == l.limit {
-		return own
+		return own, false
 	}
 	if was != nil {
 		if was.Cost == nil {
-			return runlog.Amount{}
+			return runlog.Amount{}, false
 		}
-		return *was.Cost
+		return *was.Cost, false
 	}
 	taken := less(l.spent.Add(l.held), own)
 	part := func(want, limit, taken int64) int64 {
@@ -99,13 +110,15 @@ func (s *Scope) share(key string, want *runlog.Budget) runlog.Amount {
 		case limit <= 0:
 			return 0
 		}
+		none = none || limit <= taken
 		return max(limit-taken, 1) // with nothing left, it waits for more
 	}
-	return runlog.Amount{
+	share = runlog.Amount{
 		Tokens: part(want.Tokens, l.limit.Tokens, taken.Tokens), Money: part(want.Money, l.limit.Money, taken.Money),
 		Turns: part(want.Turns, l.limit.Turns, taken.Turns), Calls: part(want.Calls, l.limit.Calls, taken.Calls),
 		Agents: part(want.Agents, l.limit.Agents, taken.Agents),
 	}
+	return share, none
 }
 
 // Children returns the questions of the child runs that tasks wait for, by the IDs of the runs.

@@ -58,6 +58,7 @@ type Effect struct {
 	Do func(ctx context.Context, key string) (json.RawMessage, error)
 
 	recorded *Recorded // in a replay
+	none     bool      // nothing was left for it when its Cost was found out
 }
 
 // A DivergedError reports that a task, run again, does something else than it recorded: the code or its input from outside has changed since.

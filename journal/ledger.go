@@ -167,6 +167,8 @@ func (j *Journal) reserve(path string, e *Effect) (release func(), err error) {
 		if err := j.course.afresh(func() error { return m.lack(e.Key, path, short) }); err != nil {
 			return nil, err
 		}
+	} else if e.none {
+		return nil, errMoreLeft
 	}
 	delete(m.short, e.Key)
 	l.hold(m, e.Key, e.Cost)
