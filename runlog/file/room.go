@@ -192,10 +192,9 @@ func (s *store) tidy(ctx context.Context, id string) (freed int64, err error) {
 		return 0, err
 	}
 	over := g.st.Status.Ended() && g.st.holder == ""
-	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return isDebris(e.Name(), g.h.base, g.st.holder) || over && strings.HasSuffix(e.Name(), plainSuffix)
-	}) &&
-		(!over || g.durable < packLeast) {
+	debris := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isDebris(e.Name(), g.h.base, g.st.holder) })
+	plain := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), plainSuffix) })
+	if !debris && !(over && (plain || g.durable >= packLeast)) {
 		return 0, nil
 	}
 	before, err := folderSize(dir)
