@@ -18,10 +18,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// A tree is the source of a module.
+// A tree is the source of a module. Tests share one and do not change it.
 type tree struct {
 	root     string
 	fset     *token.FileSet
@@ -32,6 +33,8 @@ type pkg struct {
 	dir          string
 	files, tests []*file // tests are those within the package
 	outside      []*file // tests in a package of their own
+
+	info func() *types.Info // what the names in files mean, found out once
 }
 
 type file struct {
@@ -39,12 +42,11 @@ type file struct {
 	*ast.File
 }
 
-// load reads the module this test belongs to.
-func load(t *testing.T) *tree {
-	t.Helper()
+// loaded reads the module this test belongs to, once.
+var loaded = sync.OnceValues(func() (*tree, error) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	m := &tree{root: root, fset: token.NewFileSet(), packages: map[string]*pkg{}}
 	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -67,11 +69,17 @@ func load(t *testing.T) *tree {
 		}
 		return m.add(filepath.ToSlash(rel), src)
 	})
+	if err == nil && len(m.packages) < 2 {
+		err = fmt.Errorf("only %d packages found below %s", len(m.packages), root)
+	}
+	return m, err
+})
+
+func load(t *testing.T) *tree {
+	t.Helper()
+	m, err := loaded()
 	if err != nil {
 		t.Fatal(err)
-	}
-	if len(m.packages) < 2 {
-		t.Fatalf("only %d packages found below %s", len(m.packages), root)
 	}
 	return m
 }
@@ -106,6 +114,7 @@ func (m *tree) add(name string, src []byte) error {
 	p := m.packages[dir]
 	if p == nil {
 		p = &pkg{dir: dir}
+		p.info = sync.OnceValue(func() *types.Info { return m.check(p) })
 		m.packages[dir] = p
 	}
 	switch {
@@ -257,7 +266,7 @@ func (m *tree) bannedIn(b ban, p *pkg, f *file) (problems []string) {
 			}
 		}
 	}
-	info := m.check(p)
+	info := p.info()
 	ast.Inspect(f.File, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt:
@@ -307,7 +316,7 @@ func (blank) Import(importPath string) (*types.Package, error) {
 
 func (m *tree) packageState() (problems []string) {
 	for _, p := range m.sorted() {
-		info := m.check(p)
+		info := p.info()
 		written := writes(p, info)
 		for _, f := range p.files {
 			for _, d := range f.Decls {
