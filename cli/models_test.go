@@ -2,17 +2,14 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -26,29 +23,8 @@ import (
 func whole(t *testing.T) string {
 	t.Helper()
 	faults.Unraced(t)
-	dir, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return filepath.Dir(faults.Command(t))
 }
-
-// built builds the command once for all tests, in the folder of the commands of scripts, with which it is removed.
-var built = sync.OnceValues(func() (string, error) {
-	tested, err := exec.LookPath("superstep")
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(filepath.Dir(tested), "whole")
-	name := filepath.Join(dir, "superstep")
-	if runtime.GOOS == "windows" {
-		name += ".exe"
-	}
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", name, "../cmd/superstep").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return dir, nil
-})
 
 // playTested answers as a model does that is tested, by its name.
 func playTested(req *modeltest.ParsedRequest) modeltest.Reply {

@@ -5,12 +5,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/superstep-dev/superstep/internal/faults"
 )
 
 // A conversation is summed up where its user asks for it: in the terminal, while it waits; and from the command line while its agent works, also if
 // the process that executes it is killed before it knows.
 func TestCompact(t *testing.T) {
-	binary := crashBinary(t)
+	binary := faults.Failpoints(t)
 	t.Run("terminal", func(t *testing.T) {
 		s := newSeat(t)
 		s.binary = binary

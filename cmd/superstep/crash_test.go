@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -43,7 +44,7 @@ const crashQuestion = "How does the queue keep jobs from being lost?"
 // TestCrash kills the binary with SIGKILL at random moments, and at every point at
 // which a crash is interesting, resumes it, and compares.
 func TestCrash(t *testing.T) {
-	binary := crashBinary(t)
+	binary := faults.Failpoints(t)
 	for name, args := range map[string][]string{
 		"research": {"run", "research", crashQuestion, "--docs", "DOCS", "--model", "openai/crash", "-o", "jsonl"},
 		"offline":  {"run", "research", "Which leases does the queue renew?", "--docs", "DOCS", "--model", "offline", "-o", "jsonl"},
@@ -96,15 +97,6 @@ steps:
   - {id: end, subagent: worker, prompt: "for {{steps.who.output}}: {{steps.each.output}} {{steps.views.output}}", depends_on: [who, each, views], gate: human}
 output: {text: "{{steps.end.output}}"}
 `
-
-func crashBinary(t *testing.T) string {
-	binary := filepath.Join(t.TempDir(), "superstep")
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-tags", "failpoint", "-o", binary, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
-}
 
 func newCrash(t *testing.T, binary string, args []string) *crash {
 	c := &crash{binary: binary, docs: t.TempDir(), recorded: map[string]int{}}

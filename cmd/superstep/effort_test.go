@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 )
@@ -145,10 +145,7 @@ func TestEffort(t *testing.T) {
 
 // A run that is killed in a turn is resumed with the effort that it began with, whatever the environment says by then.
 func TestEffortKilled(t *testing.T) {
-	bin := filepath.Join(t.TempDir(), "superstep")
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := faults.Command(t)
 	for name, c := range map[string]struct {
 		args []string
 		want string

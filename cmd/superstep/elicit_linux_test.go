@@ -14,6 +14,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/superstep-dev/superstep/internal/faults"
 )
 
 // TestAskingServer is the server of TestServerAsksKilled, on standard input and output, if an argument names the folder of its list of calls. It tests
@@ -50,10 +52,7 @@ func TestAskingServer(t *testing.T) {
 // A process is killed while a server asks the user. Its server ends with it. A call that may be repeated is repeated and asks again, and one that must not
 // happen twice is asked about first. The answer counts also if it is given before the run is resumed, and then is not asked for twice.
 func TestServerAsksKilled(t *testing.T) {
-	bin := filepath.Join(t.TempDir(), "superstep")
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := faults.Command(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 )
@@ -110,16 +111,6 @@ func (m measured) says(t *testing.T, code int, words ...string) {
 	}
 }
 
-// build builds the command.
-func build(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "superstep")
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
-}
-
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -135,7 +126,7 @@ func TestMemoryHostileServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("sends gigabytes")
 	}
-	binary := build(t)
+	binary := faults.Command(t)
 	said := model.Part{Kind: model.Text, Text: strings.Repeat("word ", 200)}
 	for wire, w := range map[string]modeltest.Wire{"openai": modeltest.OpenAI{}, "anthropic": modeltest.Anthropic{}, "gemini": modeltest.Gemini{}} {
 		for _, c := range []struct {
@@ -169,7 +160,7 @@ func TestMemoryHostileServers(t *testing.T) {
 
 // Large inputs are refused before they are copied, and those within the limits are bounded.
 func TestMemoryLargeInputs(t *testing.T) {
-	binary := build(t)
+	binary := faults.Command(t)
 	dir := t.TempDir()
 	inputs := func(name string, topic any) {
 		raw, err := json.Marshal(map[string]any{"topic": topic})

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/superstep-dev/superstep/internal/faults"
 )
 
 // Recipes of the user that need no model.
@@ -207,7 +209,7 @@ func (s *mcpServed) call(cs *sdk.ClientSession, name string, args any, meta ...s
 
 // The official client drives the built command.
 func TestServeMCP(t *testing.T) {
-	binary := crashBinary(t)
+	binary := faults.Failpoints(t)
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, *mcpServed)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 )
@@ -167,7 +168,7 @@ func (s *seat) wait(text string, there bool) {
 // A chat is steered while its agent works, survives the death of its terminal with what was being typed, and goes on in the next one. A workflow is
 // asked for what it lacks, a file is completed, and a shell command runs.
 func TestTerminalChat(t *testing.T) {
-	binary := crashBinary(t)
+	binary := faults.Failpoints(t)
 	t.Run("chat", func(t *testing.T) {
 		s := newSeat(t)
 		s.binary = binary

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 )
@@ -41,7 +42,7 @@ output: "{{steps.tale.output}}"
 
 func newWatched(t *testing.T, env ...string) *watched {
 	t.Helper()
-	w := &watched{t: t, binary: crashBinary(t), dir: t.TempDir()}
+	w := &watched{t: t, binary: faults.Failpoints(t), dir: t.TempDir()}
 	if err := os.WriteFile(filepath.Join(w.dir, "slow.yaml"), []byte(watchRecipe), 0o600); err != nil {
 		t.Fatal(err)
 	}

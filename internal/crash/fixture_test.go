@@ -14,7 +14,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -158,24 +157,6 @@ func commit() string {
 	return "unknown"
 }
 
-// workerFile builds the program that is killed, once, and without the race detector: it is
-// started a thousand times.
-var workerFile = sync.OnceValues(func() (string, error) {
-	if err := os.MkdirAll(workerDir(), 0o700); err != nil {
-		return "", err
-	}
-	file := filepath.Join(workerDir(), "worker")
-	if out, err := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-o", file, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the worker: %w\n%s", err, out)
-	}
-	return file, nil
-})
-
-// workerDir is a directory of this process.
-func workerDir() string {
-	return filepath.Join(os.TempDir(), fmt.Sprintf("superstep-crash-%d", os.Getpid()))
-}
-
 // A process is a worker running.
 type process struct {
 	cmd    *exec.Cmd
@@ -194,18 +175,12 @@ type line struct {
 // goroutine of its own; it may be nil.
 func start(t *testing.T, see func(line), args ...string) *process {
 	t.Helper()
-	return startWith(t, "", see, args...)
+	return startWith(t, os.Args[0], see, args...)
 }
 
-// startWith starts a worker that was built before.
+// startWith starts a worker that is another program than this one.
 func startWith(t *testing.T, file string, see func(line), args ...string) *process {
 	t.Helper()
-	if file == "" {
-		var err error
-		if file, err = workerFile(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	p := &process{cmd: exec.Command(file, args...), read: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), asWorker+"=1")
 	p.cmd.Stderr = &p.stderr

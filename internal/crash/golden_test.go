@@ -143,7 +143,7 @@ func makeGolden(t *testing.T, version string) {
 			world := t.TempDir()
 			run := func(args ...string) {
 				t.Helper()
-				pr := startWith(t, os.Getenv("SUPERSTEP_GOLDEN_WORKER"), nil, append([]string{"-store", p.url, "-world", world, "-lease", "100ms", "-segment", segment}, args...)...)
+				pr := startWith(t, cmp.Or(os.Getenv("SUPERSTEP_GOLDEN_WORKER"), os.Args[0]), nil, append([]string{"-store", p.url, "-world", world, "-lease", "100ms", "-segment", segment}, args...)...)
 				if _, err := pr.wait(); err != nil {
 					t.Fatal(err)
 				}

@@ -22,7 +22,6 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	shared.Close()
-	_ = os.RemoveAll(workerDir())
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1

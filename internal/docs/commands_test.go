@@ -21,10 +21,7 @@ var listed = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) +\S`)
 func TestCommandsPage(t *testing.T) {
 	t.Parallel()
 	faults.Unraced(t)
-	dir, err := command()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := filepath.Dir(faults.Command(t))
 	home := t.TempDir()
 	help := func(args ...string) string {
 		cmd := exec.Command(filepath.Join(dir, "superstep"), args...)

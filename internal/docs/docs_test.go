@@ -129,10 +129,11 @@ func TestGoInPages(t *testing.T) {
 	}
 }
 
-// exported finds the compiled packages and all that they import.
+// exported finds the compiled packages and all that they import. The result of the test is kept until one of their files changes.
 func exported(t *testing.T, packages ...string) map[string]string {
 	t.Helper()
-	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}"}, packages...)...)
+	const format = `{{if not .Standard}}{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}} {{end}}{{end}}={{.ImportPath}}={{.Export}}`
+	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", format}, packages...)...)
 	var stderr bytes.Buffer
 	list.Stderr = &stderr
 	out, err := list.Output()
@@ -141,8 +142,13 @@ func exported(t *testing.T, packages ...string) map[string]string {
 	}
 	exports := map[string]string{}
 	for line := range strings.Lines(string(out)) {
-		name, file, _ := strings.Cut(strings.TrimSpace(line), "=")
-		exports[name] = file
+		parts := strings.Split(strings.TrimSpace(line), "=")
+		for _, source := range strings.Fields(parts[0]) {
+			if _, err := os.Stat(source); err != nil { // the go command notes it
+				t.Fatal(err)
+			}
+		}
+		exports[parts[1]] = parts[2]
 	}
 	return exports
 }
@@ -169,10 +175,7 @@ func check(block string, exports map[string]string) (errs []error) {
 func TestCommandsInDocumentation(t *testing.T) {
 	t.Parallel()
 	faults.Unraced(t)
-	dir, err := command()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := filepath.Dir(faults.Command(t))
 	binary := filepath.Join(dir, "superstep")
 	commands, asked := 0, map[string]bool{}
 	for _, file := range append(pages(t), "../../CONTRIBUTING.md") {

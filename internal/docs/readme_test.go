@@ -35,10 +35,7 @@ func TestReadme(t *testing.T) {
 func TestReadmeBrief(t *testing.T) {
 	t.Parallel()
 	faults.Unraced(t)
-	dir, err := command()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := filepath.Dir(faults.Command(t))
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -71,10 +68,7 @@ func TestPicture(t *testing.T) {
 		t.Errorf("it has %d bytes, want at most 100,000, and is it XML: %v", len(svg), err)
 	}
 	faults.Unraced(t)
-	dir, err := command()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := filepath.Dir(faults.Command(t))
 	home := t.TempDir()
 	seen := normal(html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(svg, "")))
 	lines := 0

@@ -20,28 +20,6 @@ import (
 
 var update = flag.Bool("update", false, "write what commands print into the sessions of the pages")
 
-var built string // the folder of the command
-
-// command builds the command, once, and returns its folder.
-var command = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", built, "github.com/superstep-dev/superstep/cmd/superstep").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return built, nil
-})
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "superstep-docs-")
-	if err != nil {
-		panic(err)
-	}
-	built = dir
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
 const again = "go test ./internal/docs -run Sessions -update"
 
 // part is a block that a session writes or runs, or a heading.
@@ -58,10 +36,7 @@ func TestSessions(t *testing.T) {
 		}
 	}
 	faults.Unraced(t)
-	dir, err := command()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := filepath.Dir(faults.Command(t))
 	if out, err := exec.Command(filepath.Join(dir, "superstep"), "sandbox", "explain").Output(); err != nil || strings.Contains(string(out), "sandbox    none") {
 		t.Skipf("no sandbox, so commands ask: %v", err)
 	}

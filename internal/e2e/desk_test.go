@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,73 +22,53 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 )
 
 // patience is how long a test waits for what has to happen.
 const patience = 30 * time.Second
 
-// shared is what all tests use, and is made once.
-type shared struct {
-	program string          // the command
-	browser context.Context // nil where there is none
+// the browser, which all tests share: the first one starts it.
+var the struct {
+	sync.Once
+	browser context.Context
+	err     error
+	stop    []func() // in the reverse order
 }
 
-var the shared
-
 func TestMain(m *testing.M) {
-	code, err := prepared(m.Run)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
+	code := m.Run()
+	the.Do(func() {}) // it is not started any more
+	for _, stop := range slices.Backward(the.stop) {
+		stop()
 	}
 	os.Exit(code)
 }
 
-// prepared builds the command, unless SUPERSTEP_PROGRAM names one, starts the browser, and runs the tests.
-func prepared(run func() int) (int, error) {
-	path := ""
-	for _, name := range []string{"chromium-headless-shell", "chrome-headless-shell", "chromium", "google-chrome"} {
-		if found, err := exec.LookPath(name); err == nil {
-			path = found
-			break
+// browser starts the browser. Without one the test is skipped.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	path := faults.Need(t, faults.Chromium)
+	the.Do(func() {
+		dir, err := os.MkdirTemp("", "superstep-e2e-")
+		if err != nil {
+			the.err = err
+			return
 		}
-	}
-	if path == "" {
-		return run(), nil
-	}
-	dir, err := os.MkdirTemp("", "superstep-e2e-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	if the.program = os.Getenv("SUPERSTEP_PROGRAM"); the.program == "" {
-		the.program = filepath.Join(dir, "superstep")
-		if err := build(the.program); err != nil {
-			return 0, err
+		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(filepath.Join(dir, "profile")),
+			chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost")) // it can reach nothing else, whatever a page asks for
+		alloc, stop := chromedp.NewExecAllocator(context.Background(), options...)
+		ctx, cancel := chromedp.NewContext(alloc)
+		the.browser, the.stop = ctx, []func(){func() { _ = os.RemoveAll(dir) }, stop, cancel}
+		if err := chromedp.Do(ctx); err != nil {
+			the.err = fmt.Errorf("%s does not start: %w", path, err)
 		}
+	})
+	if the.err != nil {
+		t.Fatal(the.err)
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(filepath.Join(dir, "profile")),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost")) // it can reach nothing else, whatever a page asks for
-	alloc, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	defer stop()
-	ctx, cancel := chromedp.NewContext(alloc)
-	defer cancel()
-	if err := chromedp.Do(ctx); err != nil {
-		return 0, fmt.Errorf("%s does not start: %w", path, err)
-	}
-	the.browser = ctx
-	return run(), nil
-}
-
-// build builds the command.
-func build(path string) error {
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/superstep")
-	cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return nil
+	return the.browser
 }
 
 // desk is a user with a project, a model and a console.
@@ -103,9 +84,7 @@ type desk struct {
 // newDesk makes a project of some files. Without a browser the test is skipped.
 func newDesk(t *testing.T, files map[string]string, handle modeltest.Handler) *desk {
 	t.Helper()
-	if the.browser == nil {
-		t.Skip("there is no Chromium (Debian: apt-get install chromium-headless-shell)")
-	}
+	browser(t)
 	root, err := os.MkdirTemp("", "e2e") //nolint:usetesting // short: the sockets of runs are below it
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +117,7 @@ func (d *desk) write(name, text string) {
 }
 
 func (d *desk) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(d.t.Context(), the.program, args...)
+	cmd := exec.CommandContext(d.t.Context(), faults.Command(d.t), args...)
 	cmd.Dir, cmd.Env = d.dir, d.env
 	return cmd
 }
@@ -224,7 +203,7 @@ window.alert = () => { executed++; }; window.confirm = () => true;`
 // open opens a tab with cookies of its own, of the size of a screen, at a page of the console.
 func (d *desk) open(path string, setup ...chromedp.Action[chromedp.Void]) *tab {
 	d.t.Helper()
-	ctx, cancel := chromedp.NewContext(the.browser, chromedp.WithNewBrowserContext())
+	ctx, cancel := chromedp.NewContext(browser(d.t), chromedp.WithNewBrowserContext())
 	return d.tab(ctx, cancel, d.url+path+map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")]+"t="+d.user, setup...)
 }
 

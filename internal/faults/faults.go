@@ -1,4 +1,4 @@
-// Package faults sizes and reports the tests that break things on purpose. With
+// Package faults sizes and reports the tests that break things on purpose, and finds the programs that tests start. With
 // SUPERSTEP_FAULTS=full in the environment they run their full numbers, as `./check crash`
 // does, else about a tenth, or with -short, as in `./check`, a hundredth.
 package faults

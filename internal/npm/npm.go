@@ -18,21 +18,17 @@ import (
 	"testing"
 
 	"github.com/gofrs/flock"
+
+	"github.com/superstep-dev/superstep/internal/faults"
 )
 
 //go:embed package.json package-lock.json .npmrc
 var locked embed.FS
 
 // Node returns the path of node. Without one the test is skipped.
-func Node(tb testing.TB) string { return program(tb, "node") }
-
-func program(tb testing.TB, name string) string {
+func Node(tb testing.TB) string {
 	tb.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		tb.Skipf("there is no %s (Debian: apt-get install nodejs npm)", name)
-	}
-	return path
+	return faults.Need(tb, faults.Node)
 }
 
 // Modules returns a folder node_modules with the packages of package.json beside this file: MCP
@@ -93,7 +89,7 @@ func Package(tb testing.TB, spec, integrity string) string {
 // are safe.
 func once(tb testing.TB, name string, make func(dir string) error) string {
 	tb.Helper()
-	program(tb, "npm")
+	faults.Need(tb, faults.NPM)
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		tb.Fatal(err)
@@ -128,7 +124,7 @@ func once(tb testing.TB, name string, make func(dir string) error) string {
 
 func run(tb testing.TB, dir string, args ...string) error {
 	tb.Helper()
-	cmd := exec.CommandContext(tb.Context(), program(tb, "npm"), args...)
+	cmd := exec.CommandContext(tb.Context(), faults.Need(tb, faults.NPM), args...)
 	cmd.Dir = dir
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

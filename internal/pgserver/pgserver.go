@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +19,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/superstep-dev/superstep/internal/faults"
 )
 
 // A Server is one server. Its methods may be called from several goroutines.
@@ -38,29 +39,14 @@ const (
 	superuser   = "superstep"
 )
 
-// errMissing reports that there is no Postgres on this machine.
-var errMissing = errors.New("there is no Postgres here (Debian: apt-get install postgresql)")
-
-// binaries returns the folder of the newest server's programs, "" if there is none.
-func binaries() string {
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	slices.SortFunc(found, func(a, b string) int {
-		return version(a) - version(b)
-	})
-	if len(found) > 0 {
-		return filepath.Dir(found[len(found)-1])
+// binaries returns the folder of the server's programs. Without them the test is skipped, or fails if CI is true in the environment.
+func binaries(tb testing.TB) string {
+	tb.Helper()
+	path, err := filepath.EvalSymlinks(faults.Need(tb, faults.Postgres))
+	if err != nil {
+		tb.Fatal(err)
 	}
-	if path, err := exec.LookPath("postgres"); err == nil {
-		if path, err = filepath.EvalSymlinks(path); err == nil {
-			return filepath.Dir(path)
-		}
-	}
-	return ""
-}
-
-func version(path string) int {
-	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
-	return n
+	return filepath.Dir(path)
 }
 
 // Start starts a server that is stopped, and its folder removed, when the test ends.
@@ -68,20 +54,12 @@ func version(path string) int {
 // the programs the test is skipped, or fails if CI is true in the environment.
 func Start(tb testing.TB, settings map[string]string) *Server {
 	tb.Helper()
-	s, err := open(settings)
+	s, err := open(binaries(tb), settings)
 	if err != nil {
-		refuse(tb, err)
+		tb.Fatal(err)
 	}
 	tb.Cleanup(s.Close)
 	return s
-}
-
-func refuse(tb testing.TB, err error) {
-	tb.Helper()
-	if errors.Is(err, errMissing) && os.Getenv("CI") != "true" {
-		tb.Skipf("SKIPPED: %v", err)
-	}
-	tb.Fatal(err)
 }
 
 // Shared is a server that the tests of a package share: the first one starts it. The zero
@@ -95,9 +73,10 @@ type Shared struct {
 // Server returns the server. Without the programs the test is skipped, as in Start.
 func (s *Shared) Server(tb testing.TB) *Server {
 	tb.Helper()
-	s.once.Do(func() { s.server, s.err = open(nil) })
+	bin := binaries(tb)
+	s.once.Do(func() { s.server, s.err = open(bin, nil) })
 	if s.err != nil {
-		refuse(tb, s.err)
+		tb.Fatal(s.err)
 	}
 	return s.server
 }
@@ -110,8 +89,8 @@ func (s *Shared) Close() {
 	}
 }
 
-func open(settings map[string]string) (*Server, error) {
-	s, err := prepare()
+func open(bin string, settings map[string]string) (*Server, error) {
+	s, err := prepare(bin)
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +107,8 @@ func open(settings map[string]string) (*Server, error) {
 }
 
 // prepare creates a server's folder and finds it a port.
-func prepare() (*Server, error) {
-	s := &Server{bin: binaries()}
-	if s.bin == "" {
-		return nil, errMissing
-	}
+func prepare(bin string) (*Server, error) {
+	s := &Server{bin: bin}
 	var err error
 	if s.dir, err = os.MkdirTemp(root(), "pgserver-"); err != nil {
 		return nil, err
@@ -361,9 +337,9 @@ func (s *Server) exec(sql string) error {
 // them on its disk.
 func (s *Server) Standby(tb testing.TB, sync bool) *Server {
 	tb.Helper()
-	b, err := prepare()
+	b, err := prepare(s.bin)
 	if err != nil {
-		refuse(tb, err)
+		tb.Fatal(err)
 	}
 	tb.Cleanup(b.Close)
 	name := fmt.Sprintf("standby%d", b.port)

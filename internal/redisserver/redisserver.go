@@ -18,6 +18,8 @@ import (
 	"time"
 
 	redigo "github.com/gomodule/redigo/redis"
+
+	"github.com/superstep-dev/superstep/internal/faults"
 )
 
 // A Server is a redis-server that ends with its test. Its methods are for one goroutine.
@@ -38,16 +40,10 @@ const startTimeout = 30 * time.Second
 // redis-server the test is skipped, or fails if the environment says CI=true.
 func Start(tb testing.TB, config ...string) *Server {
 	tb.Helper()
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		const remedy = "there is no redis-server (Debian: apt-get install redis-server)"
-		if os.Getenv("CI") == "true" {
-			tb.Fatal(remedy)
-		}
-		tb.Skip("SKIPPED: " + remedy)
-	}
+	program := faults.Need(tb, faults.Redis)
 	s := &Server{tb: tb, dir: tb.TempDir()}
 	tb.Cleanup(s.Kill)
+	var err error
 	for range 5 { // somebody else may take the port first
 		s.port = freePort(tb)
 		s.args = append([]string{program}, s.arguments(config)...)
