@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -273,9 +274,12 @@ func (a *app) hint(words ...string) string {
 	return s
 }
 
-// byGo reports whether an executable was made by `go run`, so that its name is no command.
+// byGo reports whether an executable was made by `go run`, so that its name is no command: it lies in a folder for the build, or in the build cache,
+// whatever that is called, under 4f/4f…-d.
 func byGo(exe string) bool {
-	return !strings.HasSuffix(strings.TrimSuffix(exe, ".exe"), ".test") && strings.Contains(filepath.ToSlash(exe), "/go-build")
+	dir := path.Dir(filepath.ToSlash(exe))
+	cached := strings.HasSuffix(dir, "-d") && len(path.Base(path.Dir(dir))) == 2 && strings.HasPrefix(path.Base(dir), path.Base(path.Dir(dir)))
+	return cached || !strings.HasSuffix(strings.TrimSuffix(exe, ".exe"), ".test") && strings.Contains(dir, "/go-build")
 }
 
 // programs reports whether the output is for programs.

@@ -60,6 +60,8 @@ func TestByGo(t *testing.T) {
 	t.Parallel()
 	for exe, want := range map[string]bool{
 		"/home/a/.cache/go-build/4f/4f00-d/review":     true,
+		"/some/cache/4f/4f00-d/review":                 true,
+		"/some/cache/4f/5f00-d/review":                 false,
 		"/tmp/go-build123/b001/exe/review":             true,
 		`C:/Temp/go-build123/b001/exe/review.exe`:      true,
 		"/tmp/go-build123/b001/cli.test":               false,
