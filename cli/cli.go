@@ -76,9 +76,9 @@ func Main(cfg *host.Config, opt *Options) int {
 type app struct {
 	opt    Options
 	cfg    host.Config
-	opened *host.Host // as the settings were last; see host
-	as     string     // these settings
-	wrong  error      // why there is no host
+	opened *host.Host    // as the settings were last; see host
+	as     host.Settings // these settings
+	wrong  error         // why there is no host
 
 	set settings
 	tty *tui.Screen
@@ -156,17 +156,27 @@ func newApp(cfg *host.Config, opt *Options) *app {
 	a.cfg.Settled = true // by the flags; see configure
 	a.out, a.err = &output{w: o.Stdout}, &output{w: o.Stderr}
 	a.tty = tui.New(o.Stdin, a.out, a.err, a.cfg.Env)
-	a.opened, a.wrong = host.Open(context.Background(), &a.cfg)
+	a.open()
 	return a
+}
+
+// open opens the host of the program. It tells people what this call of the command does.
+func (a *app) open() {
+	a.cfg.Notice = a.told
+	a.cfg.Passed = func(text string) { a.told(text + "; look at them and decide: " + a.hint("trust")) }
+	a.cfg.Warn = func(text string) {
+		if !a.set.Quiet {
+			a.tty.Warn(text)
+		}
+	}
+	a.as = a.cfg.Settings
+	a.opened, a.wrong = host.Open(context.Background(), &a.cfg)
 }
 
 // host returns the host of the program with the current settings.
 func (a *app) host() *host.Host {
-	s := a.chosen()
-	as := fmt.Sprintf("%q %q %q %q %t %t %t %q %q %s %d %q %t %t %q %t %t", s.DataDir, s.Store, s.Origin, s.KeyFile, s.Volatile, s.Offline, s.OTel, s.Model, s.UserModel,
-		s.TurnTimeout, s.Concurrency, s.OnAsk, s.Headless, s.TrustProject, s.Rules, s.Fresh, s.Replay)
-	if as != a.as {
-		a.opened, a.as = a.opened.With(s), as
+	if s := a.chosen(); s != a.as {
+		a.opened, a.as = a.opened.With(s), s
 	}
 	return a.opened
 }
@@ -182,15 +192,6 @@ func (a *app) chosen() host.Settings {
 		DataDir: a.set.dataDir, Store: a.set.store, Origin: storeOrigin(a), KeyFile: a.set.keyFile, Volatile: a.set.volatile, Offline: a.set.offline, OTel: a.set.otel,
 		Model: a.set.model, UserModel: userModel, TurnTimeout: a.set.turn, Concurrency: a.set.width, AgentProcesses: a.set.processes, Rules: rules,
 		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives,
-		Notice: a.told,
-		Passed: func(text string) {
-			a.told(text + "; look at them and decide: " + a.hint("trust"))
-		},
-		Warn: func(text string) {
-			if !a.set.Quiet {
-				a.tty.Warn(text)
-			}
-		},
 	}
 }
 

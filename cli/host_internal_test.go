@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/stores"
 )
@@ -88,6 +92,51 @@ func TestRunOpensOnce(t *testing.T) {
 	}
 	if a, _ = h.run(t, ExitOK, "version"); a.opened.Counts().Opened+a.opened.Counts().Stores != 0 {
 		t.Errorf("the version opens something: %+v", a.opened.Counts())
+	}
+}
+
+// A setting reaches the host also if it is the only one that is given. The command asks the host for workflows before it knows the flags.
+func TestOneSetting(t *testing.T) {
+	h := newHome(t)
+	h.write(t, "config/superstep/workflows/listing.yaml", "name: listing\nsteps:\n  - {id: list, tool: ls, args: {path: \".\"}}\noutput: done\n")
+	a, _ := h.run(t, ExitOK, "run", "listing", "--agent-processes", "7", "--input", "jsonl", "-o", "jsonl")
+	if n := a.opened.Settings().AgentProcesses; n != 7 {
+		t.Errorf("%d processes of agents, want 7", n)
+	}
+}
+
+// The host is opened anew whichever setting changes, and each setting comes from a flag, a variable or the command itself.
+func TestEverySetting(t *testing.T) {
+	h := newHome(t)
+	h.write(t, "config/superstep/config.yaml", "model: openai/x\n")
+	a := newApp(h.config(), &Options{Args: []string{"version"}, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard})
+	as := reflect.ValueOf(&a.as).Elem()
+	for i := range as.NumField() {
+		name, before := as.Type().Field(i).Name, a.host()
+		switch f := as.Field(i); f.Kind() { // what the host is taken to have been opened with
+		case reflect.String:
+			f.SetString(f.String() + "x")
+		case reflect.Bool:
+			f.SetBool(!f.Bool())
+		default:
+			f.SetInt(f.Int() + 1)
+		}
+		after := a.host()
+		if after == before {
+			t.Errorf("%s changes and the host does not", name)
+		}
+		if a.host() != after {
+			t.Errorf("%s: the host changes and no setting does", name)
+		}
+	}
+	a.set.dataDir, a.set.store, a.set.keyFile, a.set.model, a.set.volatile, a.set.offline, a.set.otel = "d", "memory", "k", "openai/x", true, true, true
+	a.set.leave = leave{deny: arguments.List{"bash"}, trustProject: true, headless: true, onAsk: "wait"}
+	a.set.turn, a.set.width, a.set.processes, a.replays, a.lives = time.Second, 1, 1, true, true
+	chosen := reflect.ValueOf(a.chosen())
+	for i := range chosen.NumField() {
+		if chosen.Field(i).IsZero() {
+			t.Errorf("nothing sets %s", chosen.Type().Field(i).Name)
+		}
 	}
 }
 

@@ -40,23 +40,22 @@ func (l *leave) add(f *pflag.FlagSet) {
 		"about them, as in CI")
 }
 
-// rules parses the rules of the flags.
-func (l *leave) rules() ([]permit.Rule, error) {
-	var rules []permit.Rule
+// rules checks the rules of the flags and returns them as settings have them.
+func (l *leave) rules() (string, error) {
+	var rules []string
 	for _, x := range []struct {
 		flag     string
 		decision tool.Decision
 		texts    []string
 	}{{"--allow", tool.Allow, l.allow}, {"--ask", tool.Ask, l.ask}, {"--deny", tool.Deny, l.deny}} {
 		for _, text := range x.texts {
-			r, err := permit.Parse(x.decision, text, x.flag)
-			if err != nil {
-				return nil, usage(fmt.Sprintf("%s: %v", x.flag, err))
+			if _, err := permit.Parse(x.decision, text, x.flag); err != nil {
+				return "", usage(fmt.Sprintf("%s: %v", x.flag, err))
 			}
-			rules = append(rules, r)
+			rules = append(rules, string(x.decision)+" "+text)
 		}
 	}
-	return rules, nil
+	return strings.Join(rules, "\n"), nil
 }
 
 // here returns the host. The first call warns of mistakes in the project's settings.

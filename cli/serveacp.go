@@ -35,13 +35,11 @@ func serveACP(ctx context.Context, a *app, flags *pflag.FlagSet) error {
 		Engine: b.Engine,
 		Open: func(dir string) (acpserve.Folder, error) { // by one caller at a time
 			in := *a
-			in.cfg.Dir, in.as = dir, ""
-			h, err := host.Open(ctx, &in.cfg)
-			if err != nil {
-				return nil, err
+			in.cfg.Dir = dir
+			if in.open(); in.wrong != nil {
+				return nil, in.wrong
 			}
-			in.opened = h
-			opened = append(opened, h)
+			opened = append(opened, in.opened)
 			return &terminalBackend{a: &in, global: b.global, rules: rules, dir: dir}, nil
 		},
 	})

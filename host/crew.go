@@ -35,9 +35,17 @@ func (h *Host) projectOf(dir string, rules []string, onAsk string, models func(s
 
 // rules returns the rules that the run began with and the rules of the user who resumes it.
 func (h *Host) rules(began []string) ([]permit.Rule, error) {
-	rules := slices.Clone(h.cfg.Rules)
+	var rules []permit.Rule
+	for line := range strings.FieldsFuncSeq(h.cfg.Rules, func(c rune) bool { return c == '\n' }) {
+		word, _, _ := strings.Cut(line, " ")
+		r, err := parseRule(line, "--"+word)
+		if err != nil {
+			return nil, fmt.Errorf("the rule %q of the settings: %w", line, err)
+		}
+		rules = append(rules, r)
+	}
 	for _, text := range began {
-		r, err := parseRule(text)
+		r, err := parseRule(text, "the run")
 		if err != nil {
 			return nil, fmt.Errorf("the rule %q with which the run began: %w", text, err)
 		}
@@ -49,7 +57,7 @@ func (h *Host) rules(began []string) ([]permit.Rule, error) {
 }
 
 // parseRule parses a decision followed by a rule, such as "deny read_file(secret/**)".
-func parseRule(text string) (permit.Rule, error) {
+func parseRule(text, source string) (permit.Rule, error) {
 	word, rule, _ := strings.Cut(text, " ")
 	d, err := permit.ParseDecision(word)
 	switch {
@@ -58,7 +66,7 @@ func parseRule(text string) (permit.Rule, error) {
 	case d == "":
 		return permit.Rule{}, errors.New("begin it with allow, ask or deny")
 	}
-	return permit.Parse(d, rule, "the run")
+	return permit.Parse(d, rule, source)
 }
 
 // texts are rules as parseRule reads them.

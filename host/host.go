@@ -29,7 +29,6 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/telemetry"
-	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -55,11 +54,15 @@ type Config struct {
 	Hooks     []hook.Hook       // around the model calls, tool calls and nodes of runs, the outermost first
 	// Settled marks the settings as complete: the user's configuration and the variables SUPERSTEP_* are ignored.
 	Settled bool
+
+	Notice func(text string) // what people should know; from any goroutine; defaults to nobody
+	Warn   func(text string) // what they should do something about; defaults to nobody
+	Passed func(text string) // what of the project is not used, since nobody trusts it; defaults to Notice
 	Settings
 }
 
 // Settings are the user's choices by flags, variables or configuration. The zero value selects the
-// defaults.
+// defaults. Two of them are compared with ==.
 type Settings struct {
 	DataDir  string // where runs are kept; defaults to superstep in the user's data folder
 	Store    string // as runlog.ParsePlace reads it; defaults to a file in the data folder
@@ -74,7 +77,7 @@ type Settings struct {
 	TurnTimeout    time.Duration // the longest that a turn of a model may take; 0 for the default
 	Concurrency    int           // the steps of a recipe that may execute at once; 0 for what it says
 	AgentProcesses int           // external agents that may run at once; 0 for the default
-	Rules          []permit.Rule // what agents may do, said with the run
+	Rules          string        // what agents may do, said with the run: a rule a line, such as "deny read_file(secret/**)"; messages call its source --deny
 	OnAsk          string        // what becomes of questions that nobody answers: wait, deny or fail; "" if nobody said
 	Headless       bool          // nobody can be asked
 	TrustProject   bool          // use everything of the project, without anybody having been asked
@@ -85,10 +88,6 @@ type Settings struct {
 	// Replay is true if a run is replayed. No model and no tool is then called, and the agents are
 	// defined by the run's log.
 	Replay bool
-
-	Notice func(text string) // what people should know; from any goroutine; defaults to nobody
-	Warn   func(text string) // what they should do something about; defaults to nobody
-	Passed func(text string) // what of the project is not used, since nobody trusts it; defaults to Notice
 }
 
 // Counts holds how often a host performed each expensive operation.
@@ -164,30 +163,24 @@ func Open(_ context.Context, cfg *Config) (*Host, error) {
 			return nil, err
 		}
 	}
-	c.Settings = c.Settings.whole()
+	nobody := func(string) {}
+	if c.Notice == nil {
+		c.Notice = nobody
+	}
+	if c.Warn == nil {
+		c.Warn = nobody
+	}
+	if c.Passed == nil {
+		c.Passed = c.Notice
+	}
 	return h, workflow.Set(c.Workflows).Validate()
 }
 
 // With returns a host with other settings that shares the open project, models and store.
 func (h *Host) With(s Settings) *Host {
 	c := *h
-	c.cfg.Settings, c.own = s.whole(), &own{}
+	c.cfg.Settings, c.own = s, &own{}
 	return &c
-}
-
-// whole returns the settings with a default function for notices, if none is set.
-func (s Settings) whole() Settings {
-	nobody := func(string) {}
-	if s.Notice == nil {
-		s.Notice = nobody
-	}
-	if s.Warn == nil {
-		s.Warn = nobody
-	}
-	if s.Passed == nil {
-		s.Passed = s.Notice
-	}
-	return s
 }
 
 // Settings returns the settings of the host.

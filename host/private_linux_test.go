@@ -9,7 +9,6 @@ import (
 
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -32,13 +31,7 @@ func TestCommandsSeeNoStore(t *testing.T) {
 		return env(name)
 	}
 	o.Store, o.Stores = "sqlite:"+filepath.Join(g.dir, "runs.db"), []runlog.Driver{{Kind: "sqlite"}}
-	for _, text := range []string{"bash"} {
-		r, err := permit.Parse(tool.Allow, text, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.Rules = append(o.Rules, r)
-	}
+	o.Rules = "allow bash"
 	p, err := openProject(&o)
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,11 @@ type project struct {
 func (h *Host) project() (*project, error) { return h.projectIn(h.Dir()) }
 
 func (h *Host) projectIn(dir string) (*project, error) {
-	return h.projectAt(dir, h.cfg.Rules, h.headless(h.cfg.OnAsk), h.agentModel)
+	rules, err := h.rules(nil)
+	if err != nil {
+		return nil, err
+	}
+	return h.projectAt(dir, rules, h.headless(h.cfg.OnAsk), h.agentModel)
 }
 
 // projectAt returns the project of a folder for a run with these rules and models. It reads the folder on the first call.

@@ -469,11 +469,7 @@ func TestAgentsTools(t *testing.T) {
 		".superstep/tools/broken.ts": "export default {\n",
 	})
 	trustAll(t, w.open(t))
-	rule, err := permit.Parse(tool.Ask, "bash", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.opt.Rules = []permit.Rule{rule}
+	w.opt.Rules = "ask bash"
 	s, err := w.open(t).start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -554,11 +550,7 @@ func TestAgentsTools(t *testing.T) {
 // A rule that somebody granted covers what it is about, within what an agent may do at all.
 func TestGrants(t *testing.T) {
 	w := newPlace(t, map[string]string{"~/.claude/agents/git.md": "---\nname: git\ndescription: d\ntools: Bash(git:*), Write\n---\nP\n"})
-	rule, err := permit.Parse(tool.Ask, "bash", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.opt.Rules = []permit.Rule{rule}
+	w.opt.Rules = "ask bash"
 	s, err := w.open(t).start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -593,13 +585,7 @@ func TestGrants(t *testing.T) {
 // let it send.
 func TestTaint(t *testing.T) {
 	w := newPlace(t, nil)
-	for _, text := range []string{"bash", "web_fetch", "web_fetch(domain:example.com)"} {
-		rule, err := permit.Parse(tool.Allow, text, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.opt.Rules = append(w.opt.Rules, rule)
-	}
+	w.opt.Rules = "allow bash\nallow web_fetch\nallow web_fetch(domain:example.com)"
 	s, err := w.open(t).start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 	"github.com/superstep-dev/superstep/internal/catalog/skill"
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
 	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/tool/permit"
 )
 
 // ground is a project and a home, with rules that allow all writing.
@@ -38,13 +37,7 @@ func newGround(t *testing.T) *ground {
 	}
 	g.opt = Config{Dir: g.dir, Env: atHome(g.home), Environ: []string{"HOME=" + g.home, "PATH=" + os.Getenv("PATH")}}
 	g.opt.TrustProject = true
-	for _, name := range []string{"write_file", "edit_file", "bash"} {
-		r, err := permit.Parse(tool.Allow, name, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		g.opt.Rules = append(g.opt.Rules, r)
-	}
+	g.opt.Rules = "allow write_file\nallow edit_file\nallow bash"
 	return g
 }
 

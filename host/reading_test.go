@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/tool/permit"
 )
 
 // secretTree has the word zebra in every file, each with a word that tells which.
@@ -30,15 +29,7 @@ func told(name string) string {
 
 func start(t *testing.T, p *place, rules ...string) *Session {
 	t.Helper()
-	p.opt.Rules = nil
-	for _, text := range rules {
-		d, rule, _ := strings.Cut(text, " ")
-		r, err := permit.Parse(tool.Decision(d), rule, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.opt.Rules = append(p.opt.Rules, r)
-	}
+	p.opt.Rules = strings.Join(rules, "\n")
 	s, err := p.open(t).start(t.Context(), "", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -5,9 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/tool/permit"
 )
 
 // No command gets the home folder, however it is spelled, nor the folder of what the user allowed; in a folder that holds
@@ -64,15 +61,7 @@ func TestNoSandboxOverHome(t *testing.T) {
 // What bounds commands may be said with a run.
 func TestRulesOfTheSandboxWithARun(t *testing.T) {
 	t.Parallel()
-	var rules []permit.Rule
-	for _, text := range []string{"net(registry.example.org)", "unsandboxed(make deploy)"} {
-		r, err := permit.Parse(tool.Allow, text, "--allow")
-		if err != nil {
-			t.Fatal(err)
-		}
-		rules = append(rules, r)
-	}
-	p, err := openProject(&Config{Dir: t.TempDir(), Env: atHome(t.TempDir()), Settings: Settings{Rules: rules}})
+	p, err := openProject(&Config{Dir: t.TempDir(), Env: atHome(t.TempDir()), Settings: Settings{Rules: "allow net(registry.example.org)\nallow unsandboxed(make deploy)"}})
 	if err != nil {
 		t.Fatal(err)
 	}

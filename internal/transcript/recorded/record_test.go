@@ -21,8 +21,6 @@ import (
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/stores"
-	"github.com/superstep-dev/superstep/tool"
-	"github.com/superstep-dev/superstep/tool/permit"
 )
 
 var update = flag.Bool("update", false, "record the sessions again")
@@ -35,7 +33,7 @@ type script struct {
 	workflow string // "agent" or a recipe below
 	inputs   string
 	files    map[string]string
-	rules    []permit.Rule
+	rules    string
 	budget   *runlog.Budget
 	answers  []string // in the order of the questions; the last one again
 	window   int
@@ -130,7 +128,7 @@ func scripts() map[string]script {
 				call("task_batch", `{"tasks":[{"agent":"reader","prompt":"Read the api module"},{"agent":"reader","prompt":"Read the auth module"},{"agent":"reader","prompt":"Read the docs module"}]}`).Using(1200, 150),
 				scripted.Say("The api module ", "does not use the auth module.").Using(2000, 100))},
 			reads("api", "mux.go", "Two handlers."), reads("auth", "auth.go", "One check."), reads("docs", "README.md", "One page.")}},
-		"permission": {workflow: "agent", inputs: `{"prompt":"Guard the route","agent":"editor"}`, rules: []permit.Rule{{Tool: "edit_file", Decision: tool.Ask}},
+		"permission": {workflow: "agent", inputs: `{"prompt":"Guard the route","agent":"editor"}`, rules: "ask edit_file",
 			answers: []string{"once"}, prompts: []scripted.Prompt{{Has: "Guard the route", Turns: turns(call("read_file", `{"path":"mux.go"}`).Using(500, 40),
 				scripted.Say("The route /runs has no guard.").And(call("edit_file", edit)).Using(800, 90), scripted.Say("It has one now.").Using(900, 20))}}},
 		"retry": {workflow: "survey", inputs: `{}`, files: map[string]string{".superstep/workflows/survey.yaml": surveyOf("api, auth, docs", "retry: {attempts: 3, delay: 1s}")},

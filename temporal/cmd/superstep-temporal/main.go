@@ -114,7 +114,7 @@ text, key=value, or - for standard input.`,
 func (f *flags) note(text string) { fmt.Fprintln(f.notes, text) }
 
 func (f *flags) open(ctx context.Context) (*host.Host, error) {
-	return host.Open(ctx, &host.Config{Name: "superstep", Stores: stores.All(), Settings: host.Settings{Headless: true, Fresh: true, Notice: f.note, Warn: f.note}})
+	return host.Open(ctx, &host.Config{Name: "superstep", Stores: stores.All(), Notice: f.note, Warn: f.note, Settings: host.Settings{Headless: true, Fresh: true}})
 }
 
 func (f *flags) dial(ctx context.Context) (client.Client, error) {
