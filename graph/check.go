@@ -13,8 +13,8 @@ import (
 	"github.com/superstep-dev/superstep/internal/suggest"
 )
 
-type compiler[S, U any] struct {
-	g            *Graph[S, U]
+type compiler struct {
+	g            *parts
 	index        map[string]int
 	problems     []string
 	out          [][]int   // by node: over edges, without End
@@ -32,22 +32,22 @@ type compiler[S, U any] struct {
 	order        []int // by node: its place in postorder
 	unknown      bool  // an edge or a route names a node that is not there
 	meant        []int // what it may have meant, and where edges from such a node lead
-	inputs       []*checkedInput[S]
+	inputs       []*checkedInput
 	outputs      []*jsonschema.Resolved
 }
 
-func (c *compiler[S, U]) report(format string, args ...any) {
+func (c *compiler) report(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
 }
 
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-func (c *compiler[S, U]) checkNodes() {
+func (c *compiler) checkNodes() {
 	g := c.g
 	if g.name == "" {
 		c.report("the graph has no name")
 	}
-	if g.reduce == nil {
+	if g.types.fold == nil {
 		c.report("the graph has no reducer")
 	}
 	if len(g.nodes) == 0 {
@@ -90,7 +90,7 @@ func (c *compiler[S, U]) checkNodes() {
 }
 
 // find returns the index of a node. If the node does not exist, find reports that and returns -1.
-func (c *compiler[S, U]) find(name, where string) int {
+func (c *compiler) find(name, where string) int {
 	if i, ok := c.index[name]; ok {
 		return i
 	}
@@ -117,7 +117,7 @@ func (c *compiler[S, U]) find(name, where string) int {
 
 // half notes a path of which only one end is known; the other is -1. A known source is assumed to
 // lead somewhere, and a known target to be reached.
-func (c *compiler[S, U]) half(from, to int) {
+func (c *compiler) half(from, to int) {
 	if from >= 0 && to < 0 {
 		c.ends[from], c.leads[from] = true, true
 	}
@@ -126,7 +126,7 @@ func (c *compiler[S, U]) half(from, to int) {
 	}
 }
 
-func (c *compiler[S, U]) checkEdges() {
+func (c *compiler) checkEdges() {
 	seen := make(map[edge]bool, len(c.g.edges))
 	for _, e := range c.g.edges {
 		where := fmt.Sprintf("edge %s → %s", e.from, e.to)
@@ -195,12 +195,12 @@ func (c *compiler[S, U]) checkEdges() {
 }
 
 // lead notes a path from one node to another that is not always taken.
-func (c *compiler[S, U]) lead(from, to int) {
+func (c *compiler) lead(from, to int) {
 	c.loose[from] = append(c.loose[from], to)
 	c.looseIn[to] = append(c.looseIn[to], from)
 }
 
-func (c *compiler[S, U]) checkRoute(r *route[S]) {
+func (c *compiler) checkRoute(r *route) {
 	kind := r.kind()
 	where := fmt.Sprintf("%s from %s", kind, r.from)
 	if r.branch == nil && r.fan == nil {
@@ -252,7 +252,7 @@ func (c *compiler[S, U]) checkRoute(r *route[S]) {
 	}
 }
 
-func (r *route[S]) kind() string {
+func (r *route) kind() string {
 	if r.fan != nil {
 		return "fan"
 	}
@@ -260,7 +260,7 @@ func (r *route[S]) kind() string {
 }
 
 // checkRoutes checks the edges of the graph as a whole.
-func (c *compiler[S, U]) checkRoutes() {
+func (c *compiler) checkRoutes() {
 	n := len(c.g.nodes)
 	reached := make([]bool, n)
 	if len(c.entries)+len(c.starts) == 0 {
@@ -306,7 +306,7 @@ func (c *compiler[S, U]) checkRoutes() {
 	}
 }
 
-func (c *compiler[S, U]) checkJoin(i int, reached []bool) {
+func (c *compiler) checkJoin(i int, reached []bool) {
 	nd := &c.g.nodes[i]
 	if nd.Join == Any {
 		return
@@ -355,7 +355,7 @@ func mark(from []int, seen []bool, next func(int) [2][]int) {
 }
 
 // looped returns how many nodes are on loops, or on a path between loops.
-func (c *compiler[S, U]) looped() int {
+func (c *compiler) looped() int {
 	n := len(c.g.nodes)
 	next, back := make([][]int, n), make([][]int, n)
 	for i := range n {
@@ -399,7 +399,7 @@ func (c *compiler[S, U]) looped() int {
 }
 
 // endlessLoop finds a cycle that consists only of edges and so can never end.
-func (c *compiler[S, U]) endlessLoop() []string {
+func (c *compiler) endlessLoop() []string {
 	const open, closed = 1, 2
 	state := make([]uint8, len(c.g.nodes))
 	type frame struct{ node, next int }
@@ -441,8 +441,8 @@ func (c *compiler[S, U]) endlessLoop() []string {
 }
 
 // checkTypes looks for types that cannot be stored in a log.
-func (c *compiler[S, U]) checkTypes() {
-	for _, t := range []reflect.Type{reflect.TypeFor[S](), reflect.TypeFor[U]()} {
+func (c *compiler) checkTypes() {
+	for _, t := range []reflect.Type{c.g.types.state, c.g.types.update} {
 		name := t.Name()
 		if name == "" {
 			name = t.String()
@@ -456,16 +456,16 @@ func (c *compiler[S, U]) checkTypes() {
 }
 
 // checkedInput is an Input that can be checked.
-type checkedInput[S any] struct {
-	*Input[S]
+type checkedInput struct {
+	*Input[any]
 	schema *jsonschema.Resolved
 	from   int // the producing node, -1 for none
 }
 
 // checkReads checks the Reads, Input and Output declarations of nodes.
-func (c *compiler[S, U]) checkReads() {
+func (c *compiler) checkReads() {
 	n := len(c.g.nodes)
-	c.inputs, c.outputs = make([]*checkedInput[S], n), make([]*jsonschema.Resolved, n)
+	c.inputs, c.outputs = make([]*checkedInput, n), make([]*jsonschema.Resolved, n)
 	for i := range c.g.nodes {
 		nd := &c.g.nodes[i]
 		for k, r := range nd.Reads {
@@ -487,9 +487,9 @@ func (c *compiler[S, U]) checkReads() {
 	}
 }
 
-func (c *compiler[S, U]) checkInput(i int) {
+func (c *compiler) checkInput(i int) {
 	nd := &c.g.nodes[i]
-	in := &checkedInput[S]{Input: nd.Input, from: -1}
+	in := &checkedInput{Input: nd.Input, from: -1}
 	c.inputs[i] = in
 	if in.Schema == nil {
 		c.report("node %q: its input has no schema", nd.Name)

@@ -6,14 +6,15 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"reflect"
+	"iter"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/superstep-dev/superstep/graph/reduce"
 	"github.com/superstep-dev/superstep/internal/encodable"
 	"github.com/superstep-dev/superstep/internal/pregel"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // A CompileError lists everything that is wrong with a graph.
@@ -38,18 +39,34 @@ type message struct {
 
 // A Flow is a graph that can be run. It never changes, and any number of runs may
 // use it at once.
-type Flow[S, U any] struct {
+type Flow[S, U any] struct{ flow }
+
+// flow is the part of a Flow that does not depend on its types.
+type flow struct{ engine engine }
+
+// An engine is a core. An importing package sees this interface and compiles nothing of what is behind it: methods of instantiated types, such as
+// pregel.Machine, are compiled again by every package that can see such a type.
+type engine interface {
+	Reading
+	run(ctx context.Context, state any, opt *RunOptions) (outcome[any], error)
+	history(records iter.Seq2[runlog.Record, error], space string) iter.Seq2[Checkpoint[any], error]
+	identity() string
+	schedule() []Schedule
+	uses() []string
+}
+
+// core is a compiled graph.
+type core struct {
 	name    string
-	program pregel.Program[S, U, message]
-	nodes   []node[S, U]
+	types   types
+	spare   sync.Pool // of states, for after
+	program pregel.Program[any, any, message]
+	nodes   []node
 	index   map[string]int
 	entries []pregel.Send[message]
-	starts  []compiledRoute[S]
+	starts  []compiledRoute
 	shape   Shape
 	digest  string
-	reduce  func(S, U) S
-	branch  func(S) S // gives a state that may be folded beside the original
-	check   func(S) error
 	skips   bool // some node may be skipped
 	steps   int  // the most supersteps of a run that does not say
 
@@ -57,28 +74,36 @@ type Flow[S, U any] struct {
 }
 
 // node is a compiled node.
-type node[S, U any] struct {
-	Node[S, U]
-	fn      Func[S, U]
+type node struct {
+	Node[any, any]
+	fn      Func[any, any]
 	sends   []pregel.Send[message] // over its edges
-	routes  []compiledRoute[S]
+	routes  []compiledRoute
 	direct  map[string]int // whom its tasks may send to
 	settled []int          // the joins that its failure counts in
 	catch   []int          // who takes care of its failure
 	caught  bool           // somebody does, or it is not to be taken care of
-	input   *checkedInput[S]
+	input   *checkedInput
 	output  *jsonschema.Resolved
 }
 
-type compiledRoute[S any] struct {
-	route[S]
+type compiledRoute struct {
+	route
 	sends map[string][]pregel.Send[message] // by target; none for End
 }
 
 // Compile checks the graph and makes it runnable. It reports every mistake it finds
 // at once, as a *CompileError.
 func (g *Graph[S, U]) Compile() (*Flow[S, U], error) {
-	c := &compiler[S, U]{g: g, index: make(map[string]int, len(g.nodes))}
+	f, err := g.compile()
+	if err != nil {
+		return nil, err
+	}
+	return &Flow[S, U]{flow{f}}, nil
+}
+
+func (g *parts) compile() (engine, error) {
+	c := &compiler{g: g, index: make(map[string]int, len(g.nodes))}
 	c.checkTypes()
 	c.checkNodes()
 	own := len(c.problems)
@@ -97,14 +122,14 @@ func (g *Graph[S, U]) Compile() (*Flow[S, U], error) {
 	return c.flow()
 }
 
-func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
+func (c *compiler) flow() (*core, error) {
 	g := c.g
-	f := &Flow[S, U]{name: g.name, index: c.index, nodes: make([]node[S, U], len(g.nodes)), reduce: g.reduce, check: g.check, steps: g.steps,
-		branch: reduce.Clipper[S](),
-		varies: encodable.Varies(reflect.TypeFor[U]()), variesState: encodable.Varies(reflect.TypeFor[S]())}
-	f.program = pregel.Program[S, U, message]{Vertices: make([]pregel.Vertex, len(g.nodes)), Reduce: g.reduce, Branch: f.branch}
-	if g.tagged != nil {
-		f.program.Check = f.conflicts(g.tagged)
+	f := &core{name: g.name, types: g.types, index: c.index, nodes: make([]node, len(g.nodes)), steps: g.steps,
+		varies: encodable.Varies(g.types.update), variesState: encodable.Varies(g.types.state)}
+	k := &f.types
+	f.program = pregel.Program[any, any, message]{Vertices: make([]pregel.Vertex, len(g.nodes)), Reduce: k.reduced, Fold: k.folded, Branch: k.apart}
+	if k.writes != nil {
+		f.program.Check = f.conflicts
 	}
 	for i := range g.nodes {
 		c.addNode(f, i)
@@ -126,7 +151,7 @@ func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
 		}
 	}
 	for _, r := range g.routes {
-		cr := compiledRoute[S]{route: r, sends: make(map[string][]pregel.Send[message], len(r.to))}
+		cr := compiledRoute{route: r, sends: make(map[string][]pregel.Send[message], len(r.to))}
 		for _, to := range r.to {
 			f.shape.Edges = append(f.shape.Edges, ShapeEdge{From: r.from, To: to, Kind: r.kind()})
 			cr.sends[to] = nil
@@ -163,7 +188,7 @@ func (c *compiler[S, U]) flow() (*Flow[S, U], error) {
 }
 
 // addNode creates the runnable form of a node and of its vertex.
-func (c *compiler[S, U]) addNode(f *Flow[S, U], i int) {
+func (c *compiler) addNode(f *core, i int) {
 	nd := c.g.nodes[i]
 	v := pregel.Vertex{Name: nd.Name, Targets: append(append([]int(nil), c.out[i]...), c.loose[i]...)}
 	s := ShapeNode{Name: nd.Name, Kind: nd.Kind, Version: nd.Version, Reads: nd.Reads, Bounded: nd.Reads != nil, Most: nd.Most, Agents: nd.Agents,
@@ -184,9 +209,9 @@ func (c *compiler[S, U]) addNode(f *Flow[S, U], i int) {
 	case Abort:
 		s.OnError = "abort"
 	}
-	n := node[S, U]{Node: nd, fn: c.g.funcs[i], output: c.outputs[i]}
+	n := node{Node: nd, fn: c.g.funcs[i], output: c.outputs[i]}
 	if fn := n.fn; fn != nil {
-		n.Run = func(ctx context.Context, _ *Task, s S) (U, error) { return fn(ctx, s) }
+		n.Run = func(ctx context.Context, _ *Task, s any) (any, error) { return fn(ctx, s) }
 	}
 	f.skips = f.skips || nd.Sub != nil || len(nd.Uses) > 0
 	if nd.Reads != nil {
@@ -215,14 +240,22 @@ func (c *compiler[S, U]) addNode(f *Flow[S, U], i int) {
 	f.shape.Nodes = append(f.shape.Nodes, s)
 }
 
+// Name implements Reading.
+func (f *core) Name() string { return f.name }
+
 // Name returns the name of the graph.
-func (f *Flow[S, U]) Name() string { return f.name }
+func (f *flow) Name() string { return f.engine.Name() }
+
+func (f *core) identity() string { return f.digest }
 
 // Digest changes whenever the shape of the graph does.
-func (f *Flow[S, U]) Digest() string { return f.digest }
+func (f *flow) Digest() string { return f.engine.identity() }
+
+// Shape implements Reading.
+func (f *core) Shape() Shape { return f.shape }
 
 // Shape describes the nodes and edges of the graph. The caller must not change it.
-func (f *Flow[S, U]) Shape() Shape { return f.shape }
+func (f *flow) Shape() Shape { return f.engine.Shape() }
 
 // A Schedule is when a node starts.
 type Schedule struct {
@@ -233,7 +266,9 @@ type Schedule struct {
 }
 
 // Schedule reports for every node whether it may start before its superstep, and why not.
-func (f *Flow[S, U]) Schedule() []Schedule {
+func (f *flow) Schedule() []Schedule { return f.engine.schedule() }
+
+func (f *core) schedule() []Schedule {
 	out := make([]Schedule, len(f.nodes))
 	for i := range f.nodes {
 		s := &out[i]

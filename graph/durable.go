@@ -26,7 +26,7 @@ func (e *Paused) Error() string { return e.err.Error() }
 func (e *Paused) Unwrap() error { return e.err }
 
 // durable runs the graph in a store, from opening the run to recording how it ended.
-func (f *Flow[S, U]) durable(ctx context.Context, state S, o RunOptions) (final outcome[S], err error) {
+func (f *core) durable(ctx context.Context, state any, o RunOptions) (final outcome[any], err error) {
 	final.State = state
 	if o.ID == "" || o.Journal != nil {
 		return final, errors.New("RunOptions with a Store need an ID, and no Journal")
@@ -38,7 +38,7 @@ func (f *Flow[S, U]) durable(ctx context.Context, state S, o RunOptions) (final 
 	}
 	held, release := j.Hold(ctx)
 	o.Store, o.Journal = nil, j
-	final, err = f.execute(held, state, &o)
+	final, err = f.run(held, state, &o)
 	cause := context.Cause(held)
 	release()
 	ctx = context.WithoutCancel(ctx)
@@ -53,7 +53,7 @@ func (f *Flow[S, U]) durable(ctx context.Context, state S, o RunOptions) (final 
 
 // finish records how a run has ended. Nothing is recorded for a run that was stopped (cause is
 // non-nil): it can be resumed, unless it was cancelled.
-func finish[S any](ctx context.Context, j *journal.Journal, cause error, final *outcome[S], err error) error {
+func finish(ctx context.Context, j *journal.Journal, cause error, final *outcome[any], err error) error {
 	var paused *Paused
 	switch {
 	case j.Info().Status.Ended():
@@ -67,7 +67,7 @@ func finish[S any](ctx context.Context, j *journal.Journal, cause error, final *
 	case err != nil:
 		return j.Write(ctx, runlog.Failed, runlog.KindRunFailed, "", runlog.RunFailed{Error: err.Error()})
 	}
-	output, err := json.Marshal(&final.State)
+	output, err := json.Marshal(final.State)
 	if err != nil {
 		return fmt.Errorf("encoding the last state of run %s: %w", j.ID(), err)
 	}
@@ -82,7 +82,7 @@ func finish[S any](ctx context.Context, j *journal.Journal, cause error, final *
 // value encodes as JSON. If it does not fit, the error is a *journal.UnfitError and the question
 // stays open; if the question is answered already, a *journal.AnsweredError. For a run that a
 // process executes, the error is a *runlog.BusyError.
-func (*Flow[S, U]) Answer(ctx context.Context, store runlog.Store, id string, q runlog.Question, value any) error {
+func (*flow) Answer(ctx context.Context, store runlog.Store, id string, q runlog.Question, value any) error {
 	answer, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("the answer to %q cannot be encoded: %w", q.Text, err)

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,10 +12,10 @@ import (
 )
 
 // fold computes the state of a graph's machine from its records. It executes nothing.
-type fold[S, U any] struct {
-	flow    *Flow[S, U]
+type fold struct {
+	flow    *core
 	space   string // the path of the task that runs the graph, "" for a run's own
-	m       *pregel.Machine[S, U, message]
+	m       *machine
 	skipped []string // the paths of the tasks that were skipped
 	shape   *Shape   // of the graph that began the run, if it has been seen
 	places  map[place]int
@@ -33,7 +32,7 @@ type place struct {
 }
 
 // path returns the full path of a task of the graph, which runs within the task of the space.
-func (f *Flow[S, U]) path(space string, t *pregel.Task[message]) string {
+func (f *core) path(space string, t *pregel.Task[message]) string {
 	path := pregel.Path(f.nodes[t.Vertex].Name, t.Key, t.Visit)
 	if space != "" {
 		path = space + "/" + path
@@ -42,7 +41,7 @@ func (f *Flow[S, U]) path(space string, t *pregel.Task[message]) string {
 }
 
 // owns reports whether a record belongs to this graph, and not to a nested or an enclosing one.
-func (d *fold[S, U]) owns(r *runlog.Record) bool {
+func (d *fold) owns(r *runlog.Record) bool {
 	switch r.Kind {
 	case runlog.KindSnapshot:
 		return d.space == ""
@@ -56,7 +55,7 @@ func (d *fold[S, U]) owns(r *runlog.Record) bool {
 }
 
 // apply applies the next record of the log.
-func (d *fold[S, U]) apply(r *runlog.Record) (err error) {
+func (d *fold) apply(r *runlog.Record) (err error) {
 	if !d.owns(r) {
 		return nil
 	}
@@ -84,9 +83,10 @@ func (d *fold[S, U]) apply(r *runlog.Record) (err error) {
 	return nil
 }
 
-func (d *fold[S, U]) restore(r *runlog.Record) error {
-	var s snapshot[S, U]
-	err := json.Unmarshal(r.Data, &s) // also fills what comes before a field that does not fit
+func (d *fold) restore(r *runlog.Record) error {
+	var s snapshot[json.RawMessage]
+	err := json.Unmarshal(r.Data, &s)
+	strict := false
 	if s.Shape != nil {
 		d.shape = s.Shape
 	}
@@ -95,26 +95,30 @@ func (d *fold[S, U]) restore(r *runlog.Record) error {
 		if !d.adopt || s.Graph != d.flow.name {
 			return d.adopted
 		}
-		var strict snapshot[S, U]
-		dec := json.NewDecoder(bytes.NewReader(r.Data))
-		dec.DisallowUnknownFields() // what the new state has no place for would be lost
-		err = dec.Decode(&strict)
+		strict = true
+		err = decode(r.Data, new(snapshot[json.RawMessage]), strict)
+	}
+	var m pregel.Snapshot[any, any, message]
+	k := &d.flow.types
+	if err == nil {
+		m, err = pregel.Convert(&s.Machine, func(b json.RawMessage) (any, error) { return k.readState(b, strict) },
+			func(b json.RawMessage) (any, error) { return k.readUpdate(b, strict) })
 	}
 	if err == nil {
-		err = attach(&s.Machine.State, r.Attachment)
+		err = k.attachState(m.State, r.Attachment)
 	}
 	if err != nil {
 		return d.misfit(fmt.Errorf("record %d: the state does not fit the graph's type any more: %w", r.Seq, err))
 	}
 	d.skipped = s.Skipped
 	clear(d.places)
-	d.m, err = pregel.Restore(&d.flow.program, &s.Machine)
+	d.m, err = pregel.Restore(&d.flow.program, &m)
 	return d.misfit(err)
 }
 
 // misfit wraps an error that occurred although resuming with another version of the graph was
 // allowed.
-func (d *fold[S, U]) misfit(err error) error {
+func (d *fold) misfit(err error) error {
 	var changed *ChangedError
 	if err == nil || !errors.As(d.adopted, &changed) {
 		return err
@@ -123,7 +127,7 @@ func (d *fold[S, U]) misfit(err error) error {
 }
 
 // redo applies a recorded result.
-func (d *fold[S, U]) redo(r *runlog.Record) error {
+func (d *fold) redo(r *runlog.Record) error {
 	var done runlog.TaskDone
 	if err := done.Parse(r.Data); err != nil {
 		return err
@@ -153,8 +157,8 @@ func (d *fold[S, U]) redo(r *runlog.Record) error {
 }
 
 // result returns the result of a task from a record, of which part is the attachment.
-func (f *Flow[S, U]) result(d *runlog.TaskDone, path string, part []byte) (pregel.Result[U, message], error) {
-	res := pregel.Result[U, message]{Outcome: pregel.Done}
+func (f *core) result(d *runlog.TaskDone, path string, part []byte) (result, error) {
+	res := result{Outcome: pregel.Done}
 	misfit := func(err error) error {
 		return fmt.Errorf("the update of %s does not fit the graph's type any more: %w", path, err)
 	}
@@ -164,9 +168,9 @@ func (f *Flow[S, U]) result(d *runlog.TaskDone, path string, part []byte) (prege
 	case d.Error != "" && d.Update == nil:
 		res.Outcome = pregel.Skipped
 	default:
-		err := json.Unmarshal(d.Update, &res.Update)
-		if err == nil {
-			err = attach(&res.Update, part)
+		var err error
+		if res.Update, err = f.types.readUpdate(d.Update, false); err == nil {
+			res.Update, err = f.types.attachUpdate(res.Update, part)
 		}
 		if err != nil {
 			return res, misfit(err)
@@ -183,10 +187,11 @@ func (f *Flow[S, U]) result(d *runlog.TaskDone, path string, part []byte) (prege
 		if !ok {
 			return res, fmt.Errorf("%s amended %q, which the graph no longer has", path, d.Fixed)
 		}
-		res.Fix = &pregel.Fix[U]{Vertex: fixed}
-		if err := json.Unmarshal(d.Fix, &res.Fix.Update); err != nil {
+		fix, err := f.types.readUpdate(d.Fix, false)
+		if err != nil {
 			return res, misfit(err)
 		}
+		res.Fix = &pregel.Fix[any]{Vertex: fixed, Update: fix}
 	}
 	for _, s := range d.Sends {
 		to, ok := f.index[s.To]

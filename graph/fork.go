@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -58,7 +57,12 @@ func (k *Forked) Redoes(path, key string) bool { return k.redo != nil && k.redo.
 // effects and answers of tasks that had not ended. Edits are folded into the state in their order,
 // and results computed without them are dropped. The set of nodes in the superstep stays the same:
 // to change the choice of a branch, fork before the node that the branch follows.
-func (f *Flow[S, U]) Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*Forked, error) {
+func (f *flow) Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*Forked, error) {
+	return f.engine.Fork(records, p)
+}
+
+// Fork implements Reading.
+func (f *core) Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*Forked, error) {
 	out := &Forked{}
 	last := p.At
 	if len(p.Again) > 0 {
@@ -114,15 +118,19 @@ func (f *Flow[S, U]) Fork(records iter.Seq2[runlog.Record, error], p *ForkPoint)
 // begins with the zero state. An update is used if its node reads only nodes that have updates too,
 // and if its successors do not depend on the update. Kept lists the nodes for which that is so, and
 // Next all others.
-func (f *Flow[S, U]) Seed(updates map[string]json.RawMessage) (*Forked, error) {
-	x := &execution[S, U]{flow: f}
-	var zero S
-	m, err := x.begin(zero)
+func (f *flow) Seed(updates map[string]json.RawMessage) (*Forked, error) {
+	return f.engine.Seed(updates)
+}
+
+// Seed implements Reading.
+func (f *core) Seed(updates map[string]json.RawMessage) (*Forked, error) {
+	x := &execution{flow: f}
+	m, err := x.begin(f.types.newState())
 	if err != nil {
 		return nil, err
 	}
 	out := &Forked{redo: &redo{gone: map[string]bool{}}}
-	if err := out.add(runlog.KindSnapshot, snapshot[S, U]{Graph: f.name, Digest: f.digest, Shape: &f.shape, Machine: m.Snapshot()}, nil); err != nil {
+	if err := f.beginning(out, m.Snapshot(), nil, false); err != nil {
 		return nil, err
 	}
 	for _, n := range f.shape.Nodes {
@@ -136,8 +144,8 @@ func (f *Flow[S, U]) Seed(updates map[string]json.RawMessage) (*Forked, error) {
 			if !ok || t.Key != "" || len(n.routes) > 0 || n.Reads == nil {
 				continue
 			}
-			r := pregel.Result[U, message]{Outcome: pregel.Done, Sends: n.sends, Note: update}
-			if err := json.Unmarshal(update, &r.Update); err != nil {
+			r := result{Outcome: pregel.Done, Sends: n.sends, Note: update}
+			if r.Update, err = f.types.readUpdate(update, false); err != nil {
 				return nil, fmt.Errorf("the update of %s: %w", n.Name, err)
 			}
 			data, err := x.done(&t, &r)
@@ -163,10 +171,10 @@ func (f *Flow[S, U]) Seed(updates map[string]json.RawMessage) (*Forked, error) {
 }
 
 // fork creates the records of a fork.
-func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending []runlog.Record, carried *carry.Data) error {
-	snap := snapshot[S, U]{Graph: f.name, Digest: f.digest, Shape: &f.shape, Skipped: past.skipped, Machine: past.m.Snapshot()}
+func (f *core) fork(out *Forked, past *fold, p *ForkPoint, pending []runlog.Record, carried *carry.Data) error {
+	snap := past.m.Snapshot()
 	if out.redo == nil && len(p.Edits) > 0 {
-		snap.Machine.Early, pending, carried = nil, nil, nil // they did not see them
+		snap.Early, pending, carried = nil, nil, nil // they did not see them
 	}
 	for i := range p.Edits {
 		e := &p.Edits[i]
@@ -176,21 +184,17 @@ func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending [
 			}
 			continue
 		}
-		if err := f.edit(&snap.Machine, e); err != nil {
+		if err := f.edit(&snap, e); err != nil {
 			return err
 		}
 	}
-	if f.check != nil && len(p.Edits) > 0 {
-		if err := f.check(snap.Machine.State); err != nil {
+	if f.types.check != nil && len(p.Edits) > 0 {
+		if err := f.types.check(snap.State); err != nil {
 			return fmt.Errorf("the edits lead to a state that does not hold: %w", err)
 		}
 	}
 	out.Step, out.Next = past.m.Step(), past.next()
-	part, err := snap.detach()
-	if err == nil {
-		err = out.add(runlog.KindSnapshot, snap, part)
-	}
-	if err != nil {
+	if err := f.beginning(out, snap, past.skipped, true); err != nil {
 		return err
 	}
 	if carried != nil {
@@ -215,7 +219,7 @@ func (f *Flow[S, U]) fork(out *Forked, past *fold[S, U], p *ForkPoint, pending [
 
 // given applies an edit to the recorded result of its node, and reports whether such a result
 // exists.
-func (f *Flow[S, U]) given(records []runlog.Record, e *Edit) (bool, error) {
+func (f *core) given(records []runlog.Record, e *Edit) (bool, error) {
 	for i := range records {
 		var d runlog.TaskDone
 		if err := d.Parse(records[i].Data); err != nil {
@@ -235,6 +239,15 @@ func (f *Flow[S, U]) given(records []runlog.Record, e *Edit) (bool, error) {
 	return false, nil
 }
 
+// beginning adds the snapshot that a fork begins with.
+func (f *core) beginning(k *Forked, m pregel.Snapshot[any, any, message], skipped []string, apart bool) error {
+	s, part, err := f.snapshot(m, &f.shape, skipped, apart)
+	if err != nil {
+		return err
+	}
+	return k.add(runlog.KindSnapshot, s, part)
+}
+
 func (k *Forked) add(kind runlog.Kind, data any, part []byte) error {
 	b, err := json.Marshal(data)
 	k.Records = append(k.Records, runlog.Record{Kind: kind, Data: b, Attachment: part})
@@ -242,47 +255,39 @@ func (k *Forked) add(kind runlog.Kind, data any, part []byte) error {
 }
 
 // edit folds an update into a machine between two supersteps.
-func (f *Flow[S, U]) edit(s *pregel.Snapshot[S, U, message], e *Edit) error {
+func (f *core) edit(s *pregel.Snapshot[any, any, message], e *Edit) error {
 	if err := f.editable(e); err != nil {
 		return err
 	}
-	var u U
-	if err := json.Unmarshal(e.Update, &u); err != nil {
+	k := &f.types
+	u, err := k.readUpdate(e.Update, false)
+	if err != nil {
 		return err
 	}
-	apart := func(state S) S {
-		if f.branch != nil {
-			return f.branch(state)
-		}
-		return state
-	}
-	s.State = f.reduce(apart(s.State), u)
+	s.State = k.folded(k.apart(s.State), u)
 	if e.Node == "" {
 		for j := range s.Initial {
-			s.Initial[j] = f.reduce(apart(s.Initial[j]), u)
+			s.Initial[j] = k.folded(k.apart(s.Initial[j]), u)
 		}
 		return nil
 	}
-	if slices.ContainsFunc(f.nodes, func(n node[S, U]) bool { return slices.Contains(n.Reads, e.Node) }) {
+	if slices.ContainsFunc(f.nodes, func(n node) bool { return slices.Contains(n.Reads, e.Node) }) {
 		index := 0 // after everything that has been folded
 		for j := range s.Kept {
 			index = max(index, s.Kept[j].Index+1)
 		}
-		s.Kept = append(s.Kept, pregel.KeptUpdate[U]{Vertex: e.Node, Step: s.Step - 1, Index: index, Update: u})
+		s.Kept = append(s.Kept, pregel.KeptUpdate[any]{Vertex: e.Node, Step: s.Step - 1, Index: index, Update: u})
 	}
 	return nil
 }
 
 // editable checks that an edit is an update of the graph, and of its node.
-func (f *Flow[S, U]) editable(e *Edit) error {
+func (f *core) editable(e *Edit) error {
 	who := e.Node
 	if who == "" {
 		who = "the state"
 	}
-	var u U
-	d := json.NewDecoder(bytes.NewReader(e.Update))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&u); err != nil {
+	if _, err := f.types.readUpdate(e.Update, true); err != nil {
 		return fmt.Errorf("the edit of %s is no update of graph %q: %w", who, f.name, err)
 	}
 	if e.Node == "" {

@@ -171,15 +171,19 @@ type Send struct {
 
 // A Graph is a graph being built. Its methods only collect the parts; Compile reports the mistakes.
 type Graph[S, U any] struct {
+	parts
+	states giving[S]
+}
+
+// parts are what a graph is made of.
+type parts struct {
 	name   string
-	reduce func(S, U) S
-	nodes  []Node[S, U]
-	funcs  []Func[S, U] // by node, nil for the full form
+	types  types
+	nodes  []Node[any, any]
+	funcs  []Func[any, any] // by node, nil for the full form
 	edges  []edge
-	routes []route[S]
+	routes []route
 	catch  []edge
-	tagged *reduce.Tagged[S, U] // nil for a reducer that is a function
-	check  func(S) error
 	also   []func() []string
 	steps  int
 }
@@ -187,82 +191,103 @@ type Graph[S, U any] struct {
 type edge struct{ from, to string }
 
 // route is a choice made when a node is done.
-type route[S any] struct {
+type route struct {
 	from   string
-	branch func(S, int) string // the int is how often from has run before
-	fan    func(S) []Send
+	branch func(any, int) string // the int is how often from has run before
+	fan    func(any) []Send
 	to     []string
 }
 
 // New begins a graph. The reducer must be a pure function; it must not change the
 // state it is given in place where older states share its maps or slices.
 func New[S, U any](name string, reduce func(state S, update U) S) *Graph[S, U] {
-	return &Graph[S, U]{name: name, reduce: reduce}
+	give := clipping[S]()
+	return &Graph[S, U]{parts: parts{name: name, types: typesOf(reduce, give)}, states: give}
 }
 
 // NewTagged begins a graph whose reducer is defined by struct tags. Two tasks of one superstep that
 // write a field without a reducer are an error that names both.
 func NewTagged[S, U any](name string, tags *reduce.Tagged[S, U]) *Graph[S, U] {
 	g := New(name, tags.Reduce)
-	g.tagged = tags
+	g.types.names, g.types.writes = tags.Names, func(update any) uint64 { return tags.Writes(of[U](update)) }
 	return g
 }
 
 // Check sets a check on states: if the task's state with its update folded in does not pass, the
 // attempt has failed.
-func (g *Graph[S, U]) Check(holds func(S) error) { g.check = holds }
+func (g *Graph[S, U]) Check(holds func(S) error) {
+	if g.types.check = nil; holds != nil {
+		give := g.states
+		g.types.check = func(state any) error { return holds(give.of(state)) }
+	}
+}
 
 // MaxSteps sets the limit of supersteps for runs whose RunOptions have none, such as nested ones.
 // Zero means the default of RunOptions.
-func (g *Graph[S, U]) MaxSteps(n int) { g.steps = n }
+func (g *parts) MaxSteps(n int) { g.steps = n }
 
 // Has reports whether the graph has a node of that name.
-func (g *Graph[S, U]) Has(name string) bool {
-	return slices.ContainsFunc(g.nodes, func(n Node[S, U]) bool { return n.Name == name })
+func (g *parts) Has(name string) bool {
+	return slices.ContainsFunc(g.nodes, func(n Node[any, any]) bool { return n.Name == name })
 }
 
 // Also adds a check to Compile: Compile reports the mistakes that find returns. It is for packages
 // that build graphs with their own methods.
-func (g *Graph[S, U]) Also(find func() []string) { g.also = append(g.also, find) }
+func (g *parts) Also(find func() []string) { g.also = append(g.also, find) }
 
 // Add adds a node.
 func (g *Graph[S, U]) Add(name string, fn Func[S, U]) {
-	g.nodes = append(g.nodes, Node[S, U]{Name: name})
-	g.funcs = append(g.funcs, fn)
+	var run Func[any, any]
+	if give := g.states; fn != nil {
+		run = func(ctx context.Context, s any) (any, error) { return fn(ctx, give.of(s)) }
+	}
+	g.add(&Node[any, any]{Name: name}, run)
 }
 
 // AddNode adds a node with settings, or in its full form.
 func (g *Graph[S, U]) AddNode(n Node[S, U]) {
-	g.nodes = append(g.nodes, n)
-	g.funcs = append(g.funcs, nil)
+	e := erase(&n, g.states)
+	g.add(&e, nil)
+}
+
+func (g *parts) add(n *Node[any, any], fn Func[any, any]) {
+	g.nodes, g.funcs = append(g.nodes, *n), append(g.funcs, fn)
 }
 
 // Edge adds an edge: to runs in the superstep after from.
-func (g *Graph[S, U]) Edge(from, to string) { g.edges = append(g.edges, edge{from, to}) }
+func (g *parts) Edge(from, to string) { g.edges = append(g.edges, edge{from, to}) }
 
 // Branch adds a branch: choose picks which of the nodes to run after from. It sees the state with
 // the update of from folded in, and must be a pure function.
 func (g *Graph[S, U]) Branch(from string, choose func(S) string, to ...string) {
-	r := route[S]{from: from, to: to}
-	if choose != nil {
-		r.branch = func(s S, _ int) string { return choose(s) }
+	r := route{from: from, to: to}
+	if give := g.states; choose != nil {
+		r.branch = func(s any, _ int) string { return choose(give.of(s)) }
 	}
 	g.routes = append(g.routes, r)
 }
 
 // BranchVisit is Branch for a choice that also depends on how often from has run before.
 func (g *Graph[S, U]) BranchVisit(from string, choose func(s S, visit int) string, to ...string) {
-	g.routes = append(g.routes, route[S]{from: from, branch: choose, to: to})
+	r := route{from: from, to: to}
+	if give := g.states; choose != nil {
+		r.branch = func(s any, visit int) string { return choose(give.of(s), visit) }
+	}
+	g.routes = append(g.routes, r)
 }
 
 // Fan adds a fan-out: after from has run, split may send any number of messages to the nodes in to. It sees the state with the update of from folded in,
 // and must be a pure function. Sends to the same node must have different Keys. Sending nothing fails the node, unless End is among the targets: the run
 // then continues with the other active nodes.
 func (g *Graph[S, U]) Fan(from string, split func(S) []Send, to ...string) {
-	g.routes = append(g.routes, route[S]{from: from, fan: split, to: to})
+	r := route{from: from, to: to}
+	if give := g.states; split != nil {
+		r.fan = func(s any) []Send { return split(give.of(s)) }
+	}
+	g.routes = append(g.routes, r)
 }
 
 // Catch adds a handler: if from has failed for good, to runs instead of the run failing. The update
 // and routes of from are ignored; [Task.Failures] returns the failure. If to is End, the failure is
 // dropped.
-func (g *Graph[S, U]) Catch(from, to string) { g.catch = append(g.catch, edge{from, to}) }
+func (g *parts) Catch(from, to string) { g.catch = append(g.catch, edge{from, to}) }

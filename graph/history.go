@@ -52,8 +52,8 @@ type Reading interface {
 }
 
 // past returns a fold over the log of a whole run, which may be of another version of the graph.
-func (f *Flow[S, U]) past() *fold[S, U] {
-	return &fold[S, U]{flow: f, changed: func(name string, shape *Shape) error {
+func (f *core) past() *fold {
+	return &fold{flow: f, changed: func(name string, shape *Shape) error {
 		switch {
 		case name != f.name:
 			return &ChangedError{Graph: f.name, Diff: []string{fmt.Sprintf("the run is of graph %q", name)}}
@@ -69,17 +69,28 @@ func (f *Flow[S, U]) past() *fold[S, U] {
 // or with an error: the records' own error, a *ChangedError, or an error for a record that does not
 // match the graph. The states must not be changed; they share memory.
 func (f *Flow[S, U]) History(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[S], error] {
-	return f.history(records, "")
+	return func(yield func(Checkpoint[S], error) bool) {
+		for c, err := range f.engine.history(records, "") {
+			out := Checkpoint[S]{Seq: c.Seq, Step: c.Step, Tasks: c.Tasks, Next: c.Next, Skipped: c.Skipped}
+			if s, ok := c.State.(*S); ok {
+				out.State = *s
+			}
+			if !yield(out, err) {
+				return
+			}
+		}
+	}
 }
 
-func (f *Flow[S, U]) history(records iter.Seq2[runlog.Record, error], space string) iter.Seq2[Checkpoint[S], error] {
-	return func(yield func(Checkpoint[S], error) bool) {
+// history is History of the graph that runs in a space. A state is that of the checkpoint until the next one.
+func (f *core) history(records iter.Seq2[runlog.Record, error], space string) iter.Seq2[Checkpoint[any], error] {
+	return func(yield func(Checkpoint[any], error) bool) {
 		past := f.past()
 		past.space = space
 		failures := map[string]runlog.TaskDone{} // of tasks that were skipped, by path
 		for r, err := range records {
 			if err != nil {
-				yield(Checkpoint[S]{}, err)
+				yield(Checkpoint[any]{}, err)
 				return
 			}
 			if !past.owns(&r) || past.known(&r) {
@@ -94,12 +105,12 @@ func (f *Flow[S, U]) history(records iter.Seq2[runlog.Record, error], space stri
 				}
 			case runlog.KindStepCommitted:
 				if tasks, err = past.results(failures); err != nil {
-					yield(Checkpoint[S]{}, err)
+					yield(Checkpoint[any]{}, err)
 					return
 				}
 			}
 			if err := past.apply(&r); err != nil && !past.other(err) {
-				yield(Checkpoint[S]{}, err)
+				yield(Checkpoint[any]{}, err)
 				return
 			}
 			if r.Kind != runlog.KindTaskDone && past.m != nil && !yield(past.checkpoint(r.Seq, tasks), nil) {
@@ -107,14 +118,14 @@ func (f *Flow[S, U]) history(records iter.Seq2[runlog.Record, error], space stri
 			}
 		}
 		if past.m == nil && past.adopted != nil {
-			yield(Checkpoint[S]{}, past.adopted)
+			yield(Checkpoint[any]{}, past.adopted)
 		}
 	}
 }
 
 // known reports whether a record is a snapshot without new information. A snapshot with a shape
 // belongs to the version of the graph with which the run continues.
-func (d *fold[S, U]) known(r *runlog.Record) bool {
+func (d *fold) known(r *runlog.Record) bool {
 	if r.Kind != runlog.KindSnapshot || d.m == nil {
 		return false
 	}
@@ -126,7 +137,7 @@ func (d *fold[S, U]) known(r *runlog.Record) bool {
 
 // other reports whether an error means that the run continues with another version of the graph
 // from here on. Later it may return to this one.
-func (d *fold[S, U]) other(err error) bool {
+func (d *fold) other(err error) bool {
 	var changed *ChangedError
 	if !errors.As(err, &changed) || changed.Graph != d.flow.name {
 		return false
@@ -136,7 +147,7 @@ func (d *fold[S, U]) other(err error) bool {
 }
 
 // results returns the results of the superstep that is about to be committed.
-func (d *fold[S, U]) results(failures map[string]runlog.TaskDone) ([]Result, error) {
+func (d *fold) results(failures map[string]runlog.TaskDone) ([]Result, error) {
 	if d.m == nil {
 		return nil, nil
 	}
@@ -163,11 +174,11 @@ func (d *fold[S, U]) results(failures map[string]runlog.TaskDone) ([]Result, err
 	return out, nil
 }
 
-func (d *fold[S, U]) checkpoint(seq uint64, tasks []Result) Checkpoint[S] {
-	return Checkpoint[S]{Seq: seq, Step: d.m.Step(), State: d.m.State(), Tasks: tasks, Next: d.next(), Skipped: slices.Clone(d.skipped)}
+func (d *fold) checkpoint(seq uint64, tasks []Result) Checkpoint[any] {
+	return Checkpoint[any]{Seq: seq, Step: d.m.Step(), State: d.m.State(), Tasks: tasks, Next: d.next(), Skipped: slices.Clone(d.skipped)}
 }
 
-func (d *fold[S, U]) next() []string {
+func (d *fold) next() []string {
 	var out []string
 	for i := range d.m.Tasks() {
 		out = append(out, d.flow.path(d.space, &d.m.Tasks()[i]))
@@ -176,17 +187,21 @@ func (d *fold[S, U]) next() []string {
 }
 
 // Checkpoints implements Reading.
-func (f *Flow[S, U]) Checkpoints(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[json.RawMessage], error] {
-	return states(f.History(records))
+func (f *flow) Checkpoints(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[json.RawMessage], error] {
+	return f.engine.Checkpoints(records)
 }
 
-// states encodes the states of checkpoints.
-func states[S any](all iter.Seq2[Checkpoint[S], error]) iter.Seq2[Checkpoint[json.RawMessage], error] {
+// Checkpoints implements Reading.
+func (f *core) Checkpoints(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[json.RawMessage], error] {
+	return f.checkpoints(records, "")
+}
+
+func (f *core) checkpoints(records iter.Seq2[runlog.Record, error], space string) iter.Seq2[Checkpoint[json.RawMessage], error] {
 	return func(yield func(Checkpoint[json.RawMessage], error) bool) {
-		for c, err := range all {
+		for c, err := range f.history(records, space) {
 			out := Checkpoint[json.RawMessage]{Seq: c.Seq, Step: c.Step, Tasks: c.Tasks, Next: c.Next, Skipped: c.Skipped}
 			if err == nil {
-				out.State, err = json.Marshal(c.State)
+				out.State, err = json.Marshal(f.types.value(c.State))
 			}
 			if !yield(out, err) || err != nil {
 				return

@@ -99,7 +99,7 @@ func Inside(flow Reading, records iter.Seq2[runlog.Record, error], path string, 
 }
 
 // inside returns the graph that a task runs at a path, or nil and the workflow that it calls.
-func (f *Flow[S, U]) inside(path string) (inner Reading, calls string, err error) {
+func (f *core) inside(path string) (inner Reading, calls string, err error) {
 	task, part, _ := strings.Cut(path, "/")
 	i, ok := f.index[pregel.VertexOf(task)]
 	if !ok {
@@ -117,26 +117,31 @@ func (f *Flow[S, U]) inside(path string) (inner Reading, calls string, err error
 	return nil, n.Uses[0], nil
 }
 
-// at implements Reading.
-func (f *Flow[S, U]) at(space string) Reading { return &inner[S, U]{f, space} }
+func (f *flow) inside(path string) (inner Reading, calls string, err error) {
+	return f.engine.inside(path)
+}
+
+func (f *flow) at(space string) Reading { return f.engine.at(space) }
+
+func (f *core) at(space string) Reading { return &inner{f, space} }
 
 // inner is a graph within a task, for its history.
-type inner[S, U any] struct {
-	*Flow[S, U]
+type inner struct {
+	*core
 	space string
 }
 
 // Checkpoints implements Reading.
-func (f *inner[S, U]) Checkpoints(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[json.RawMessage], error] {
-	return states(f.history(records, f.space))
+func (f *inner) Checkpoints(records iter.Seq2[runlog.Record, error]) iter.Seq2[Checkpoint[json.RawMessage], error] {
+	return f.checkpoints(records, f.space)
 }
 
 var errFork = errors.New("a fork begins at a superstep of the run's own graph, not of one inside of it")
 
 // Fork implements Reading.
-func (*inner[S, U]) Fork(iter.Seq2[runlog.Record, error], *ForkPoint) (*Forked, error) {
+func (*inner) Fork(iter.Seq2[runlog.Record, error], *ForkPoint) (*Forked, error) {
 	return nil, errFork
 }
 
 // Seed implements Reading.
-func (*inner[S, U]) Seed(map[string]json.RawMessage) (*Forked, error) { return nil, errFork }
+func (*inner) Seed(map[string]json.RawMessage) (*Forked, error) { return nil, errFork }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/superstep-dev/superstep/graph/reduce"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/strict"
 	"github.com/superstep-dev/superstep/journal"
@@ -51,7 +50,7 @@ func fits(schema *jsonschema.Resolved, value json.RawMessage) error {
 
 // fit checks the input of a node, and runs the producing node again while the input does not fit.
 // It returns the state with the new update folded in, and that update.
-func (x *execution[S, U]) fit(ctx context.Context, n *node[S, U], task *Task, s S) (S, *pregel.Fix[U], error) {
+func (x *execution) fit(ctx context.Context, n *node, task *Task, s any) (any, *pregel.Fix[any], error) {
 	fail := &SchemaError{Node: n.Name}
 	most := 1
 	if n.input.from >= 0 {
@@ -60,10 +59,10 @@ func (x *execution[S, U]) fit(ctx context.Context, n *node[S, U], task *Task, s 
 			most = n.Retry.Attempts
 		}
 	}
-	given := s
-	var fix *pregel.Fix[U]
+	k, given := &x.flow.types, s
+	var fix *pregel.Fix[any]
 	for {
-		value, err := n.input.value(s)
+		value, err := n.input.value(k, s)
 		if err != nil {
 			return s, nil, err
 		}
@@ -79,19 +78,18 @@ func (x *execution[S, U]) fit(ctx context.Context, n *node[S, U], task *Task, s 
 		if err != nil {
 			return s, nil, fmt.Errorf("running %s again for a better input: %w", fail.Producer, err)
 		}
-		s, fix = x.flow.reduce(given, u), &pregel.Fix[U]{Vertex: n.input.from, Update: u}
+		s, fix = k.folded(k.apart(given), u), &pregel.Fix[any]{Vertex: n.input.from, Update: u}
 	}
 }
 
-func (in *checkedInput[S]) value(s S) (json.RawMessage, error) {
-	var v any = s
+func (in *checkedInput) value(k *types, s any) (b json.RawMessage, err error) {
+	v := k.value(s)
 	if in.Of != nil {
-		var err error
 		if v, err = in.Of(s); err != nil {
 			return nil, err
 		}
 	}
-	b, err := json.Marshal(v)
+	b, err = json.Marshal(v)
 	if err != nil {
 		return nil, unencodable("its input", v, err)
 	}
@@ -101,20 +99,29 @@ func (in *checkedInput[S]) value(s S) (json.RawMessage, error) {
 // again runs the node that produced an input once more, as a part of the task that was given the
 // input and as an effect of it: a crash does not repeat it. If the run is resumed after the task
 // failed for good, the producer is run again.
-func (x *execution[S, U]) again(ctx context.Context, vertex int, task *Task, s S, bad []SchemaAttempt) (U, error) {
+func (x *execution) again(ctx context.Context, vertex int, task *Task, s any, bad []SchemaAttempt) (any, error) {
 	n := &x.flow.nodes[vertex]
 	name := fmt.Sprintf("%s~%d", n.Name, len(bad)+1)
 	if given := task.scope.GivenUp(); given > 0 {
 		name += fmt.Sprintf(".%d", given)
 	}
 	effect := &journal.Effect{Key: name, Kind: "rerun", Name: n.Name, Inside: true}
-	return journal.Do(ctx, task.scope, effect, func(ctx context.Context, _ string) (U, error) {
+	var update any
+	made, err := journal.Do(ctx, task.scope, effect, func(ctx context.Context, _ string) (json.RawMessage, error) {
 		inner := Task{node: n.Name, attempt: len(bad) + 1, scope: task.scope.Inner(name), uses: n.Uses, opt: task.opt}
 		for _, b := range bad {
 			inner.feedback = append(inner.feedback, b.Problem)
 		}
-		return n.parts(ctx, &inner, s)
+		u, err := n.parts(ctx, &inner, s)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(u)
 	})
+	if err == nil {
+		update, err = x.flow.types.readUpdate(made, false)
+	}
+	return update, err
 }
 
 // cachedWork is the cache entry of a node: its update and the messages that its task sent.
@@ -125,7 +132,7 @@ type cachedWork struct {
 
 // cached returns the update of a node if it is in the cache, or else the key under which to store
 // it. A cache hit is recorded, for replays. A failing cache counts as empty.
-func (x *execution[S, U]) cached(ctx context.Context, n *node[S, U], task *Task, s S) (u U, kept string, err error) {
+func (x *execution) cached(ctx context.Context, n *node, task *Task, s any) (u any, kept string, err error) {
 	key, err := x.cacheKey(n, task, s)
 	if err != nil {
 		return u, "", fmt.Errorf("the key of its cache cannot be encoded: %w", err)
@@ -145,10 +152,12 @@ func (x *execution[S, U]) cached(ctx context.Context, n *node[S, U], task *Task,
 	if err != nil {
 		return u, "", err
 	}
-	if work == nil || json.Unmarshal(work.Update, &u) != nil {
-		var fresh U
-		fresh, err = n.hooked(ctx, task, s)
-		return fresh, key, err
+	if work != nil {
+		u, err = x.flow.types.readUpdate(work.Update, false)
+	}
+	if work == nil || err != nil {
+		u, err = x.flow.hooked(ctx, n, task, s)
+		return u, key, err
 	}
 	for _, d := range work.Sends {
 		send := Send{To: d.To, Key: d.Key}
@@ -161,7 +170,7 @@ func (x *execution[S, U]) cached(ctx context.Context, n *node[S, U], task *Task,
 }
 
 // keep stores the result of a node in the cache, if possible.
-func (x *execution[S, U]) keep(ctx context.Context, key string, n *node[S, U], task *Task, u U) {
+func (x *execution) keep(ctx context.Context, key string, n *node, task *Task, u any) {
 	if x.opt.Cache == nil {
 		return
 	}
@@ -187,8 +196,8 @@ func (x *execution[S, U]) keep(ctx context.Context, key string, n *node[S, U], t
 }
 
 // cacheKey returns a key made from the definition and the input of a node.
-func (x *execution[S, U]) cacheKey(n *node[S, U], task *Task, s S) (string, error) {
-	var of any = s
+func (x *execution) cacheKey(n *node, task *Task, s any) (string, error) {
+	of := x.flow.types.value(s)
 	if n.Cache.Key != nil {
 		of = n.Cache.Key(s)
 	}
@@ -215,41 +224,39 @@ func (e *ConflictError) Error() string {
 }
 
 // conflicts looks for two writers of one field.
-func (f *Flow[S, U]) conflicts(tags *reduce.Tagged[S, U]) func([]pregel.Task[message], []pregel.Result[U, message]) error {
-	return func(tasks []pregel.Task[message], results []pregel.Result[U, message]) error {
-		if len(tasks) < 2 {
-			return nil
-		}
-		var all uint64
-		for i := range results {
-			if results[i].Outcome != pregel.Done {
-				continue
-			}
-			set := writes(tags, &results[i])
-			if twice := all & set; twice != 0 {
-				return f.conflict(tags, tasks, results, i, twice)
-			}
-			all |= set
-		}
+func (f *core) conflicts(tasks []pregel.Task[message], results []result) error {
+	if len(tasks) < 2 {
 		return nil
 	}
+	var all uint64
+	for i := range results {
+		if results[i].Outcome != pregel.Done {
+			continue
+		}
+		set := f.types.written(&results[i])
+		if twice := all & set; twice != 0 {
+			return f.conflict(tasks, results, i, twice)
+		}
+		all |= set
+	}
+	return nil
 }
 
-func (f *Flow[S, U]) conflict(tags *reduce.Tagged[S, U], tasks []pregel.Task[message], results []pregel.Result[U, message], second int, set uint64) error {
+func (f *core) conflict(tasks []pregel.Task[message], results []result, second int, set uint64) error {
 	path := func(i int) string { return pregel.Path(f.nodes[tasks[i].Vertex].Name, tasks[i].Key, tasks[i].Visit) }
 	set &= -set // the first of them
 	first := 0
-	for results[first].Outcome != pregel.Done || writes(tags, &results[first])&set == 0 {
+	for results[first].Outcome != pregel.Done || f.types.written(&results[first])&set == 0 {
 		first++
 	}
-	return &ConflictError{Field: tags.Names(set)[0], Paths: [2]string{path(first), path(second)}, Step: tasks[second].Step}
+	return &ConflictError{Field: f.types.names(set)[0], Paths: [2]string{path(first), path(second)}, Step: tasks[second].Step}
 }
 
-// writes returns the fields that a task writes, including its fix of another node's update.
-func writes[S, U any](tags *reduce.Tagged[S, U], r *pregel.Result[U, message]) uint64 {
-	set := tags.Writes(r.Update)
+// written returns the fields that a task writes, including its fix of another node's update.
+func (k *types) written(r *result) uint64 {
+	set := k.writes(r.Update)
 	if r.Fix != nil {
-		set |= tags.Writes(r.Fix.Update)
+		set |= k.writes(r.Fix.Update)
 	}
 	return set
 }

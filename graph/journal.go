@@ -15,16 +15,16 @@ import (
 
 // snapshot is the Data of a KindSnapshot record, and of a KindInner one. The first one of
 // a run opens it.
-type snapshot[S, U any] struct {
+type snapshot[T any] struct {
 	Graph   string                         `json:"graph"`
 	Digest  string                         `json:"digest"`
 	Shape   *Shape                         `json:"shape,omitempty"` // in the first one only
 	Skipped []string                       `json:"skipped,omitempty"`
-	Machine pregel.Snapshot[S, U, message] `json:"machine"`
+	Machine pregel.Snapshot[T, T, message] `json:"machine"`
 }
 
 // records returns the records from which the run resumes.
-func (x *execution[S, U]) records(ctx context.Context) (iter.Seq2[runlog.Record, error], error) {
+func (x *execution) records(ctx context.Context) (iter.Seq2[runlog.Record, error], error) {
 	inner, err := x.journal.Begin(x.opt.space)
 	if err != nil {
 		return nil, fmt.Errorf("graph %q: %w", x.flow.name, err)
@@ -42,7 +42,7 @@ func (x *execution[S, U]) records(ctx context.Context) (iter.Seq2[runlog.Record,
 }
 
 // open resumes the run of the journal, or begins it.
-func (x *execution[S, U]) open(ctx context.Context, state S) (m *pregel.Machine[S, U, message], err error) {
+func (x *execution) open(ctx context.Context, state any) (m *machine, err error) {
 	recs, err := x.records(ctx)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (x *execution[S, U]) open(ctx context.Context, state S) (m *pregel.Machine[
 			x.journal.End(x.opt.space, false)
 		}
 	}()
-	past := &fold[S, U]{flow: x.flow, space: x.opt.space, adopt: x.opt.AllowChange, changed: func(name string, _ *Shape) error { return x.changed(ctx, name) }}
+	past := &fold{flow: x.flow, space: x.opt.space, adopt: x.opt.AllowChange, changed: func(name string, _ *Shape) error { return x.changed(ctx, name) }}
 	var pending []runlog.Record
 	for r, err := range recs {
 		if err != nil {
@@ -85,7 +85,7 @@ func (x *execution[S, U]) open(ctx context.Context, state S) (m *pregel.Machine[
 
 // adopt writes down that the run continues with this version of the graph, if another one
 // began it. Pending are the results of the superstep under way, of which no snapshot knows.
-func (x *execution[S, U]) adopt(ctx context.Context, past *fold[S, U], pending []runlog.Record) error {
+func (x *execution) adopt(ctx context.Context, past *fold, pending []runlog.Record) error {
 	if past.adopted == nil {
 		return nil
 	}
@@ -105,42 +105,47 @@ func (x *execution[S, U]) adopt(ctx context.Context, past *fold[S, U], pending [
 }
 
 // snapshots adds a snapshot to records. The journal adds what must follow it.
-func (x *execution[S, U]) snapshots(recs []runlog.Record, m *pregel.Machine[S, U, message], shape *Shape) ([]runlog.Record, error) {
+func (x *execution) snapshots(recs []runlog.Record, m *machine, shape *Shape) ([]runlog.Record, error) {
 	kind := runlog.KindSnapshot
 	if x.opt.space != "" {
 		kind = runlog.KindInner
 	}
-	s := snapshot[S, U]{Graph: x.flow.name, Digest: x.flow.digest, Shape: shape, Skipped: x.skipped, Machine: m.Snapshot()}
-	var part []byte
-	var err error
-	if x.journal.Attaches(kind, x.opt.space) {
-		part, err = s.detach()
-	}
+	s, part, err := x.flow.snapshot(m.Snapshot(), shape, x.skipped, x.journal.Attaches(kind, x.opt.space))
 	var r runlog.Record
 	if err == nil {
 		r, err = x.journal.New(kind, x.opt.space, s)
 	}
 	if err != nil {
-		state := m.State()
-		return nil, fmt.Errorf("graph %q: %w", x.flow.name, unencodable(fmt.Sprintf("the state of superstep %d", m.Step()), &state, err))
+		return nil, fmt.Errorf("graph %q: %w", x.flow.name, unencodable(fmt.Sprintf("the state of superstep %d", m.Step()), m.State(), err))
 	}
 	r.Attachment = part
 	return append(recs, r), nil
 }
 
-// detach takes the part of the state that is not recorded as JSON.
-func (s *snapshot[S, U]) detach() (part []byte, err error) {
-	s.Machine.State, part, err = detach(&s.Machine.State)
-	return part, err
+// snapshot returns a snapshot as it is recorded. If apart, the part of the state that is not recorded as JSON is returned separately.
+func (f *core) snapshot(m pregel.Snapshot[any, any, message], shape *Shape, skipped []string, apart bool) (*snapshot[any], []byte, error) {
+	s := &snapshot[any]{Graph: f.name, Digest: f.digest, Shape: shape, Skipped: skipped}
+	var part []byte
+	var err error
+	if apart {
+		if m.State, part, err = f.types.detachState(m.State); err != nil {
+			return nil, nil, err
+		}
+	}
+	m.State = f.types.value(m.State)
+	s.Machine, err = pregel.Convert(&m, same, func(u any) (any, error) { return f.types.pointer(u), nil })
+	return s, part, err
 }
 
+func same(v any) (any, error) { return v, nil }
+
 // settleSkips notes the tasks that the last commit skipped.
-func (x *execution[S, U]) settleSkips(m *pregel.Machine[S, U, message]) {
+func (x *execution) settleSkips(m *machine) {
 	x.skipped = append(x.skipped, passedOver(m.Skipped(), x.opt.space)...)
 }
 
 // changed returns the differences between the graph and the graph that the run began with.
-func (x *execution[S, U]) changed(ctx context.Context, name string) error {
+func (x *execution) changed(ctx context.Context, name string) error {
 	if name != x.flow.name {
 		return &ChangedError{Graph: x.flow.name, Diff: []string{fmt.Sprintf("the run is of graph %q", name)}}
 	}
@@ -165,7 +170,7 @@ func (x *execution[S, U]) changed(ctx context.Context, name string) error {
 }
 
 // Record implements pregel.Recorder.
-func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, message], ended []pregel.Ended[U, message], commit bool) error {
+func (x *execution) Record(ctx context.Context, m *machine, ended []pregel.Ended[any, message], commit bool) error {
 	if commit {
 		x.settleSkips(m)
 	}
@@ -186,7 +191,7 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 			continue // a failure was recorded by its attempts, a wait by its question
 		}
 		path := x.path(t)
-		if last := lastAttempt[U](r.Note); last != nil {
+		if last := lastAttempt(r.Note); last != nil {
 			if err := add(runlog.KindTaskFailed, path, last); err != nil {
 				return err
 			}
@@ -199,7 +204,7 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 			return err
 		}
 		if r.Outcome == pregel.Done && x.journal.Attaches(runlog.KindTaskDone, path) {
-			if _, recs[len(recs)-1].Attachment, err = detach(&r.Update); err != nil {
+			if _, recs[len(recs)-1].Attachment, err = x.flow.types.detachUpdate(r.Update); err != nil {
 				return err
 			}
 		}
@@ -221,25 +226,26 @@ func (x *execution[S, U]) Record(ctx context.Context, m *pregel.Machine[S, U, me
 		}
 	}
 	if commit {
-		x.state, x.steps = m.State(), m.Step()
+		x.flow.types.set(x.state, m.State())
+		x.steps = m.Step()
 	}
 	return nil
 }
 
 // lastAttempt returns the last attempt of a skipped task, from the note of its result, or nil for
 // other tasks.
-func lastAttempt[U any](note any) *runlog.TaskFailed {
+func lastAttempt(note any) *runlog.TaskFailed {
 	switch n := note.(type) {
 	case *runlog.TaskFailed:
 		return n
-	case *standIn[U]:
+	case *standIn:
 		return n.last
 	}
 	return nil
 }
 
 // snapshotDue reports whether the commit that leads to a step needs a snapshot.
-func (x *execution[S, U]) snapshotDue(step int) bool {
+func (x *execution) snapshotDue(step int) bool {
 	every := x.opt.SnapshotEvery
 	return x.journal.SnapshotDue(x.opt.space, every > 0 && step%every == 0)
 }
@@ -249,10 +255,10 @@ func votes() [3]string {
 	return [...]string{pregel.Halt: "", pregel.Stay: "stay", pregel.Complete: "complete"}
 }
 
-func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, message]) (json.RawMessage, error) {
+func (x *execution) done(t *pregel.Task[message], r *result) (json.RawMessage, error) {
 	d := runlog.TaskDone{Node: x.flow.nodes[t.Vertex].Name, Key: t.Key, Step: t.Step}
 	d.Took, d.Queued = x.journal.Scope(x.path(t)).Took()
-	if stand, ok := r.Note.(*standIn[U]); ok {
+	if stand, ok := r.Note.(*standIn); ok {
 		d.Update, d.Error = stand.encoded, stand.last.Error
 	} else if r.Outcome == pregel.Done {
 		d.Update, _ = r.Note.(json.RawMessage)
@@ -263,7 +269,7 @@ func (x *execution[S, U]) done(t *pregel.Task[message], r *pregel.Result[U, mess
 	if r.Fix != nil {
 		var err error
 		d.Fixed = x.flow.nodes[r.Fix.Vertex].Name
-		if d.Fix, err = encoded(&r.Fix.Update, nil); err != nil {
+		if d.Fix, err = encoded(x.flow.types.pointer(r.Fix.Update), nil); err != nil {
 			return nil, fmt.Errorf("node %s: the update for %s: %w", d.Node, d.Fixed, err)
 		}
 	}
@@ -281,14 +287,14 @@ type taskStarted struct {
 	Step int    `json:"step"`
 }
 
-func (x *execution[S, U]) started(t *pregel.Task[message]) {
+func (x *execution) started(t *pregel.Task[message]) {
 	scope := x.journal.Scope(x.path(t))
 	scope.Begin()
 	scope.Live(startedEvent, taskStarted{x.flow.nodes[t.Vertex].Name, t.Key, t.Step})
 }
 
 // failed records an attempt that failed.
-func (x *execution[S, U]) failed(ctx context.Context, d *runlog.TaskFailed, path string) error {
+func (x *execution) failed(ctx context.Context, d *runlog.TaskFailed, path string) error {
 	if x.journal == nil {
 		return nil
 	}
@@ -296,11 +302,11 @@ func (x *execution[S, U]) failed(ctx context.Context, d *runlog.TaskFailed, path
 }
 
 // inTurn is exec, but returns results in their recorded order.
-func (x *execution[S, U]) inTurn() pregel.Exec[S, U, message] {
+func (x *execution) inTurn() pregel.Exec[any, any, message] {
 	if x.journal == nil {
 		return x.exec
 	}
-	return func(ctx context.Context, t *pregel.Task[message], s S) pregel.Result[U, message] {
+	return func(ctx context.Context, t *pregel.Task[message], s any) result {
 		r := x.exec(ctx, t, s)
 		kind := runlog.KindTaskDone
 		switch r.Outcome {
@@ -308,11 +314,11 @@ func (x *execution[S, U]) inTurn() pregel.Exec[S, U, message] {
 		default:
 			return r
 		}
-		if lastAttempt[U](r.Note) != nil {
+		if lastAttempt(r.Note) != nil {
 			kind = runlog.KindTaskFailed // it is recorded with it
 		}
 		if err := x.journal.Turn(ctx, kind, x.path(t)); err != nil {
-			return pregel.Result[U, message]{Outcome: pregel.Aborted, Err: err}
+			return result{Outcome: pregel.Aborted, Err: err}
 		}
 		return r
 	}
@@ -320,7 +326,7 @@ func (x *execution[S, U]) inTurn() pregel.Exec[S, U, message] {
 
 // pause returns the pause before a task's next attempt, and whether another attempt is allowed. A
 // replay makes no pauses, and cannot classify a failure of which only the text is known.
-func (x *execution[S, U]) pause(n *node[S, U], path string, attempt int, err error) (pause time.Duration, again bool) {
+func (x *execution) pause(n *node, path string, attempt int, err error) (pause time.Duration, again bool) {
 	full, again := n.pause(attempt, err)
 	scope := x.journal.Scope(path)
 	if errors.As(err, new(*journal.ReplayedError)) {

@@ -15,6 +15,17 @@ import (
 // and Output settings of the node are used. Its attempts are counted anew after a crash. The node
 // must not send. If it panics, Part returns an error.
 func Part[S, U any](ctx context.Context, t *Task, n *Node[S, U], state S) (u U, err error) {
+	one := Node[any, any]{Name: n.Name, Retry: n.Retry, Timeout: n.Timeout, Output: n.Output, Uses: n.Uses, UsesAny: n.UsesAny, Err: n.Err}
+	if n.Run != nil {
+		one.Run = func(ctx context.Context, t *Task, _ any) (any, error) { return n.Run(ctx, t, state) }
+	}
+	out, err := partOf(ctx, t, &one)
+	return of[U](out), err
+}
+
+// partOf runs a node as a part of a task.
+func partOf(ctx context.Context, t *Task, one *Node[any, any]) (u any, err error) {
+	n := &node{Node: *one}
 	if n.Err != nil {
 		return u, fmt.Errorf("%s: %w", n.Name, n.Err)
 	}
@@ -26,14 +37,14 @@ func Part[S, U any](ctx context.Context, t *Task, n *Node[S, U], state S) (u U, 
 	}
 	inner := Task{node: n.Name, key: t.key, visit: t.visit, inbox: t.inbox, feedback: t.feedback, scope: t.scope.Inner(n.Name), uses: n.Uses,
 		any: n.UsesAny, opt: t.opt}
-	if u, err = n.parts(ctx, &inner, state); err != nil {
+	if u, err = n.parts(ctx, &inner, nil); err != nil {
 		err = fmt.Errorf("%s: %w", n.Name, err)
 	}
 	return u, err
 }
 
 // parts runs a node within a task until an attempt succeeds or no attempt is left.
-func (n *Node[S, U]) parts(ctx context.Context, t *Task, state S) (u U, err error) {
+func (n *node) parts(ctx context.Context, t *Task, state any) (u any, err error) {
 	for attempt := 1; ; attempt++ {
 		t.again(max(attempt, t.attempt))
 		if u, err = n.part(ctx, t, state); err == nil || journal.Waits(err) || ctx.Err() != nil || errors.Is(err, pregel.ErrStopped) || Halts(err) {
@@ -50,7 +61,7 @@ func (n *Node[S, U]) parts(ctx context.Context, t *Task, state S) (u U, err erro
 }
 
 // part makes one attempt.
-func (n *Node[S, U]) part(ctx context.Context, t *Task, state S) (u U, err error) {
+func (n *node) part(ctx context.Context, t *Task, state any) (u any, err error) {
 	if n.Timeout > 0 {
 		parent := ctx
 		var stop context.CancelFunc
@@ -78,7 +89,7 @@ func (n *Node[S, U]) part(ctx context.Context, t *Task, state S) (u U, err error
 
 // latePart is late for a part. A timeout is recorded so that a replay repeats it; the part's own
 // failures are not recorded.
-func (n *Node[S, U]) latePart(ctx, limited context.Context, t *Task, err error) error {
+func (n *node) latePart(ctx, limited context.Context, t *Task, err error) error {
 	late, noted := t.scope.Late(limited, t.attempt)
 	if !late || ctx.Err() != nil || journal.Waits(err) {
 		return err

@@ -4,7 +4,7 @@ import "slices"
 
 // unjoined finds two sources of a join of which one may run without the other: some path leads to
 // the first, and from no node on it is the second inevitable. Fans are taken to send something.
-func (c *compiler[S, U]) unjoined(join int) (runs, not int, found bool) {
+func (c *compiler) unjoined(join int) (runs, not int, found bool) {
 	sources := c.in[join]
 	if len(sources) < 2 || !c.chooses() {
 		return 0, 0, false
@@ -37,7 +37,7 @@ func (c *compiler[S, U]) unjoined(join int) (runs, not int, found bool) {
 
 // without finds a node among some that can be reached on a path where no node certainly leads to
 // the other one.
-func (c *compiler[S, U]) without(node int, out []int) (int, bool) {
+func (c *compiler) without(node int, out []int) (int, bool) {
 	n := len(c.g.nodes)
 	leads := c.inevitable(node)
 	if leads[n] {
@@ -54,7 +54,7 @@ func (c *compiler[S, U]) without(node int, out []int) (int, bool) {
 }
 
 // chooses reports whether the graph has any branch.
-func (c *compiler[S, U]) chooses() bool {
+func (c *compiler) chooses() bool {
 	for _, r := range c.g.routes {
 		if r.branch != nil {
 			return true
@@ -66,7 +66,7 @@ func (c *compiler[S, U]) chooses() bool {
 // dominate finds the immediate dominator of every node: the last other node that every path from
 // Start to it passes. Start is the place after the last node. The algorithm is that of Cooper,
 // Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
-func (c *compiler[S, U]) dominate() {
+func (c *compiler) dominate() {
 	n := len(c.g.nodes)
 	next := func(i int) [2][]int {
 		if i == n {
@@ -134,7 +134,7 @@ func (c *compiler[S, U]) dominate() {
 }
 
 // common returns the last node that every path to a and every path to b passes.
-func (c *compiler[S, U]) common(a, b int) int {
+func (c *compiler) common(a, b int) int {
 	for a != b {
 		if c.order[a] < c.order[b] {
 			a = c.idom[a]
@@ -147,7 +147,7 @@ func (c *compiler[S, U]) common(a, b int) int {
 
 // inevitable reports for every node whether the given node runs after it on every route, provided
 // that loops end. The last entry is for Start.
-func (c *compiler[S, U]) inevitable(node int) []bool {
+func (c *compiler) inevitable(node int) []bool {
 	n := len(c.g.nodes)
 	leads := make([]bool, n+1)
 	back := make([][]int, n)

@@ -33,7 +33,7 @@ type redo struct {
 }
 
 // redo searches a log for everything that depends on the tasks to compute again.
-func (f *Flow[S, U]) redo(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*redo, error) {
+func (f *core) redo(records iter.Seq2[runlog.Record, error], p *ForkPoint) (*redo, error) {
 	d := &redo{step: math.MaxInt, ended: map[string]int{}, shapes: map[string]*Shape{"": &f.shape}, gone: map[string]bool{}, open: map[string]bool{}, wanted: map[string]bool{},
 		whole: map[string]bool{}, parts: map[string]string{}, rounds: map[string]int{}, retried: map[string]bool{}}
 	for r, err := range records {
@@ -90,7 +90,7 @@ func (d *redo) follow(s *Shape, edits []Edit) error {
 }
 
 // locate finds the checkpoint before the tasks to compute again.
-func (f *Flow[S, U]) locate(d *redo, records iter.Seq2[runlog.Record, error], p *ForkPoint) error {
+func (f *core) locate(d *redo, records iter.Seq2[runlog.Record, error], p *ForkPoint) error {
 	past, at := f.past(), p.At
 	for r, err := range records {
 		if err != nil {

@@ -106,16 +106,21 @@ func (f *Flow[S, U]) Run(ctx context.Context, state S, opt *RunOptions) (S, erro
 }
 
 // execute is Run and returns the whole outcome.
-func (f *Flow[S, U]) execute(ctx context.Context, state S, opt *RunOptions) (final outcome[S], err error) {
+func (f *Flow[S, U]) execute(ctx context.Context, state S, opt *RunOptions) (outcome[S], error) {
+	final, err := f.engine.run(ctx, &state, opt)
+	return outcome[S]{State: *final.State.(*S), Steps: final.Steps, Skipped: final.Skipped}, err //nolint:forcetypeassert,errcheck // a state is a *S
+}
+
+func (f *core) run(ctx context.Context, state any, opt *RunOptions) (final outcome[any], err error) {
 	final.State = state
 	defer caught(&err) // a panic of the reducer, or of a route from Start; those of nodes fail their tasks
-	x := &execution[S, U]{flow: f}
+	x := &execution{flow: f}
 	if opt != nil {
 		x.opt = *opt
 	}
 	o := &x.opt
 	if o.refused != nil {
-		return outcome[S]{State: state}, o.refused
+		return outcome[any]{State: state}, o.refused
 	}
 	if o.Store != nil {
 		return f.durable(ctx, state, *o)
@@ -126,8 +131,8 @@ func (f *Flow[S, U]) execute(ctx context.Context, state S, opt *RunOptions) (fin
 	x.journal = o.Journal
 	ctx, x.abort = context.WithCancelCause(apart(ctx))
 	defer x.abort(nil)
-	ro := &pregel.RunOptions[S, U, message]{Parallelism: o.Parallelism, MaxSteps: o.MaxSteps, Timeout: o.Timeout, Barrier: o.Barrier, Stop: o.Stop}
-	var m *pregel.Machine[S, U, message]
+	ro := &pregel.RunOptions[any, any, message]{Parallelism: o.Parallelism, MaxSteps: o.MaxSteps, Timeout: o.Timeout, Barrier: o.Barrier, Stop: o.Stop}
+	var m *machine
 	switch {
 	case x.journal != nil:
 		if m, err = x.open(ctx, state); err == nil {
@@ -145,9 +150,12 @@ func (f *Flow[S, U]) execute(ctx context.Context, state S, opt *RunOptions) (fin
 		m, err = x.begin(state)
 	}
 	if err != nil {
-		return outcome[S]{State: state}, err
+		return outcome[any]{State: state}, err
 	}
 	x.state, x.steps = m.State(), m.Step()
+	if x.journal != nil {
+		x.state = f.types.copied(x.state) // as of the last superstep that is in the log
+	}
 	err = pregel.Run(ctx, m, x.inTurn(), ro)
 	if x.journal == nil {
 		x.state, x.steps = m.State(), m.Step()
@@ -156,17 +164,15 @@ func (f *Flow[S, U]) execute(ctx context.Context, state S, opt *RunOptions) (fin
 	if x.journal != nil && o.space == "" && errors.As(err, &waiting) {
 		err = &Paused{Run: x.journal.ID(), Questions: x.journal.Open(), err: waiting}
 	}
-	return outcome[S]{State: x.state, Steps: x.steps, Skipped: x.skipped}, err
+	return outcome[any]{State: x.state, Steps: x.steps, Skipped: x.skipped}, err
 }
 
 // begin creates a machine at the start of a run.
-func (x *execution[S, U]) begin(state S) (*pregel.Machine[S, U, message], error) {
+func (x *execution) begin(state any) (*machine, error) {
 	f := x.flow
-	if f.branch != nil {
-		state = f.branch(state) // its lists are the caller's
-	}
+	state = f.types.apart(state) // its lists are the caller's
 	if f.variesState {
-		if err := unencodable("the initial state", &state, nil); err != nil {
+		if err := unencodable("the initial state", state, nil); err != nil {
 			return nil, fmt.Errorf("graph %q: %w", f.name, err)
 		}
 	}
@@ -185,8 +191,8 @@ func (x *execution[S, U]) begin(state S) (*pregel.Machine[S, U, message], error)
 }
 
 // execution is one run.
-type execution[S, U any] struct {
-	flow    *Flow[S, U]
+type execution struct {
+	flow    *core
 	opt     RunOptions
 	journal *journal.Journal // nil for a run that leaves nothing behind
 	abort   context.CancelCauseFunc
@@ -194,17 +200,17 @@ type execution[S, U any] struct {
 	woken   map[string]uint64 // by path of a waiting task: the head of the log when it was ready last
 	asking  map[string]bool   // the paths of tasks with open questions, as of the head asked
 	asked   uint64
-	state   S // with a journal: as of the last superstep that is in it
+	state   any // with a journal: as of the last superstep that is in it
 	steps   int
 }
 
-func (x *execution[S, U]) path(t *pregel.Task[message]) string {
+func (x *execution) path(t *pregel.Task[message]) string {
 	return x.flow.path(x.opt.space, t)
 }
 
 // ready reports whether a waiting task may continue: it contains no open question, and the log has
 // grown since the last call.
-func (x *execution[S, U]) ready(t *pregel.Task[message]) bool {
+func (x *execution) ready(t *pregel.Task[message]) bool {
 	path, head := x.path(t), x.journal.Head()
 	if x.woken[path] == head {
 		return false
@@ -223,7 +229,7 @@ func (x *execution[S, U]) ready(t *pregel.Task[message]) bool {
 }
 
 // task creates the handle of a task, or returns nil if nothing will use it.
-func (x *execution[S, U]) task(n *node[S, U], t *pregel.Task[message]) *Task {
+func (x *execution) task(n *node, t *pregel.Task[message]) *Task {
 	if x.journal == nil && n.fn != nil && n.input == nil {
 		return nil
 	}
@@ -231,12 +237,9 @@ func (x *execution[S, U]) task(n *node[S, U], t *pregel.Task[message]) *Task {
 }
 
 // exec runs a node until an attempt succeeds or no attempts are left.
-func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S) pregel.Result[U, message] {
+func (x *execution) exec(ctx context.Context, t *pregel.Task[message], s any) result {
 	n := &x.flow.nodes[t.Vertex]
 	task := x.task(n, t)
-	if x.flow.branch != nil {
-		s = x.flow.branch(s) // others are given it too, and fold into it
-	}
 	for attempt := 1 + task.Scope().Attempts(); ; attempt++ {
 		if task != nil {
 			task.again(attempt)
@@ -253,10 +256,9 @@ func (x *execution[S, U]) exec(ctx context.Context, t *pregel.Task[message], s S
 
 // missed handles an attempt that failed: it waits for the next attempt, or returns the result if
 // none is left.
-func (x *execution[S, U]) missed(ctx context.Context, n *node[S, U], t *pregel.Task[message], attempt int, s S, err error) (end pregel.Result[U, message],
-	over bool) {
-	ended := func(o pregel.Outcome, err error) (pregel.Result[U, message], bool) {
-		return pregel.Result[U, message]{Outcome: o, Err: err}, true
+func (x *execution) missed(ctx context.Context, n *node, t *pregel.Task[message], attempt int, s any, err error) (end result, over bool) {
+	ended := func(o pregel.Outcome, err error) (result, bool) {
+		return result{Outcome: o, Err: err}, true
 	}
 	switch {
 	case journal.Waits(err):
@@ -320,7 +322,7 @@ func (e *haltError) Unwrap() error { return e.err }
 func Halts(err error) bool { return errors.As(err, new(*haltError)) }
 
 // attempt runs a node once and chooses who is next.
-func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task, visit, attempt int, s S) (r pregel.Result[U, message], err error) {
+func (x *execution) attempt(ctx context.Context, n *node, task *Task, visit, attempt int, s any) (r result, err error) {
 	if n.Timeout > 0 {
 		parent := ctx
 		var stop context.CancelFunc
@@ -342,7 +344,7 @@ func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task
 	if n.Cache != nil && (x.opt.Cache != nil || x.journal != nil) { // in a log it says so either way, for a replay
 		r.Update, kept, err = x.cached(ctx, n, task, s)
 	} else {
-		r.Update, err = n.hooked(ctx, task, s)
+		r.Update, err = x.flow.hooked(ctx, n, task, s)
 	}
 	if err != nil {
 		return r, err
@@ -358,21 +360,20 @@ func (x *execution[S, U]) attempt(ctx context.Context, n *node[S, U], task *Task
 }
 
 // hooked runs a node within the hooks of the run.
-func (n *node[S, U]) hooked(ctx context.Context, task *Task, s S) (u U, err error) {
+func (f *core) hooked(ctx context.Context, n *node, task *Task, s any) (any, error) {
 	if !hook.Around(ctx) {
 		return n.run(ctx, task, s)
 	}
-	out, err := hook.Node(ctx, &hook.At{Run: task.Scope().Run(), Path: task.Scope().Path(), Name: n.Name}, s, func(ctx context.Context) (any, error) {
+	out, err := hook.Node(ctx, &hook.At{Run: task.Scope().Run(), Path: task.Scope().Path(), Name: n.Name}, f.types.value(s), func(ctx context.Context) (any, error) {
 		return n.run(ctx, task, s)
 	})
-	u, fits := out.(U)
-	if !fits && err == nil {
-		err = fmt.Errorf("a hook of node %s returned an update of type %T, want %T", n.Name, out, u)
+	if err == nil && (out == nil || !reflect.TypeOf(out).AssignableTo(f.types.update)) {
+		err = fmt.Errorf("a hook of node %s returned an update of type %T, want %v", n.Name, out, f.types.update)
 	}
-	return u, err
+	return out, err
 }
 
-func (n *node[S, U]) run(ctx context.Context, task *Task, s S) (U, error) {
+func (n *node) run(ctx context.Context, task *Task, s any) (any, error) {
 	if n.fn != nil {
 		return n.fn(ctx, s)
 	}
@@ -380,13 +381,12 @@ func (n *node[S, U]) run(ctx context.Context, task *Task, s S) (U, error) {
 }
 
 // finish checks the result of a node, and adds the resulting sends and updates.
-func (x *execution[S, U]) finish(n *node[S, U], task *Task, visit int, s S, r *pregel.Result[U, message]) error {
+func (x *execution) finish(n *node, task *Task, visit int, s any, r *result) (err error) {
 	f := x.flow
-	err := x.clean(&r.Update)
-	if err != nil {
+	if r.Update, err = x.clean(r.Update); err != nil {
 		return err
 	}
-	if len(n.routes) > 0 || f.check != nil {
+	if len(n.routes) > 0 || f.types.check != nil {
 		after, err := f.after(s, r.Update)
 		if err != nil {
 			return err
@@ -394,6 +394,7 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, visit int, s S, r *p
 		if r.Sends, err = n.next(f, visit, after); err != nil {
 			return err
 		}
+		f.spare.Put(after)
 	}
 	if task != nil && len(task.sends) > 0 {
 		direct, err := n.directed(task.sends)
@@ -414,13 +415,13 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, visit int, s S, r *p
 	}
 	if x.journal == nil && n.output == nil {
 		if f.varies {
-			return unencodable("its update", &r.Update, nil)
+			return unencodable("its update", f.types.pointer(r.Update), nil)
 		}
 		return nil
 	}
 	said := r.Update
 	if x.journal.Attaches(runlog.KindTaskDone, task.Scope().Path()) {
-		if said, _, err = detach(&r.Update); err != nil {
+		if said, _, err = f.types.detachUpdate(r.Update); err != nil {
 			return err
 		}
 	}
@@ -433,44 +434,53 @@ func (x *execution[S, U]) finish(n *node[S, U], task *Task, visit int, s S, r *p
 }
 
 // after returns the state with an update applied. The new state must pass the graph's check.
-func (f *Flow[S, U]) after(s S, u U) (S, error) {
-	s = f.reduce(s, u)
-	if f.check != nil {
-		if err := f.check(s); err != nil {
-			return s, fmt.Errorf("its update leads to a state that does not hold: %w", err)
+func (f *core) after(s, u any) (any, error) {
+	k := &f.types
+	after := f.spare.Get()
+	if after == nil {
+		after = k.newState()
+	}
+	k.set(after, s)
+	if k.clip != nil {
+		k.clip(after)
+	}
+	k.fold(after, u)
+	if k.check != nil {
+		if err := k.check(after); err != nil {
+			return nil, fmt.Errorf("its update leads to a state that does not hold: %w", err)
 		}
 	}
-	return s, nil
+	return after, nil
 }
 
 // clean returns the recorded form of an update if it differs from the node's update, so that the
 // run continues exactly as after a crash.
-func (x *execution[S, U]) clean(u *U) error {
+func (x *execution) clean(u any) (any, error) {
 	if x.journal == nil || !x.journal.Cleans() {
-		return nil
+		return u, nil
 	}
-	small, part, err := detach(u)
+	k := &x.flow.types
+	small, part, err := k.detachUpdate(u)
 	if err != nil {
-		return err
+		return u, err
 	}
 	said, err := encoded(small, nil)
 	if err != nil {
-		return err
+		return u, err
 	}
 	kept := x.journal.Clean(said)
 	if bytes.Equal(said, kept) {
-		return nil
+		return u, nil
 	}
-	var clean U
-	if err := json.Unmarshal(kept, &clean); err != nil {
-		return fmt.Errorf("its update without the secrets in it: %w", err)
+	clean, err := k.readUpdate(kept, false)
+	if err != nil {
+		return u, fmt.Errorf("its update without the secrets in it: %w", err)
 	}
-	*u = clean
-	return attach(u, part)
+	return k.attachUpdate(clean, part)
 }
 
 // cleanSends is clean for the values of the sends.
-func (x *execution[S, U]) cleanSends(r *pregel.Result[U, message]) {
+func (x *execution) cleanSends(r *result) {
 	if x.journal == nil || !x.journal.Cleans() {
 		return
 	}
@@ -508,13 +518,13 @@ func encoded(u any, schema *jsonschema.Resolved) (json.RawMessage, error) {
 }
 
 // timeout returns the error of an attempt that took too long, whatever the attempt returned.
-func (n *Node[S, U]) timeout(err error) error {
+func (n *node) timeout(err error) error {
 	return &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout, Err: err}
 }
 
 // late returns the result of an attempt. An attempt that ran past its deadline has failed, whatever
 // the node returned, unless it has paused by then.
-func (n *Node[S, U]) late(err error, late bool) error {
+func (n *node) late(err error, late bool) error {
 	if !late || journal.Waits(err) {
 		return err
 	}
@@ -523,7 +533,7 @@ func (n *Node[S, U]) late(err error, late bool) error {
 
 // isLate reports whether an error means that an attempt ran out of time. A node that measures its own time
 // returns an error with a method OfAttempt.
-func (n *Node[S, U]) isLate(err error) bool {
+func (n *node) isLate(err error) bool {
 	switch err := err.(type) { //nolint:errorlint // one that it wraps is of another node
 	case *pregel.TimeoutError:
 		return err.What == "node "+n.Name
@@ -541,7 +551,7 @@ func caught(err *error) {
 }
 
 // admit checks how many tasks are sent to each node.
-func (x *execution[S, U]) admit(path string, sends []pregel.Send[message]) error {
+func (x *execution) admit(path string, sends []pregel.Send[message]) error {
 	var wide map[int]int
 	for i := range sends {
 		if sends[i].Key != "" {
@@ -571,7 +581,7 @@ func (x *execution[S, U]) admit(path string, sends []pregel.Send[message]) error
 // passOver returns the result of a node that has no attempts left and whose failure is handled, or
 // that may be skipped. Its last attempt is recorded together with that result, so that a crash
 // leaves both or neither.
-func (x *execution[S, U]) passOver(n *node[S, U], path string, visit int, s S, last *runlog.TaskFailed, err error) pregel.Result[U, message] {
+func (x *execution) passOver(n *node, path string, visit int, s any, last *runlog.TaskFailed, err error) result {
 	arg, _ := json.Marshal(Failure{Node: n.Name, Key: last.Key, Error: last.Error, Attempts: last.Attempt}) // strings and numbers encode
 	tell := func(to int) pregel.Send[message] {
 		return pregel.Send[message]{To: to, Msg: message{From: n.Name, Arg: arg, Failed: true}}
@@ -579,17 +589,17 @@ func (x *execution[S, U]) passOver(n *node[S, U], path string, visit int, s S, l
 	if n.OnError == Skip && !n.caught {
 		stand, after, rerr := x.instead(n, s, last, err)
 		if rerr != nil {
-			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: errors.Join(err, rerr)}
+			return result{Outcome: pregel.Failed, Err: errors.Join(err, rerr)}
 		}
 		next, rerr := n.next(x.flow, visit, after)
 		if rerr == nil {
 			rerr = x.admit(path, next)
 		}
 		if journal.Waits(rerr) {
-			return pregel.Result[U, message]{Outcome: pregel.Waiting, Err: rerr}
+			return result{Outcome: pregel.Waiting, Err: rerr}
 		}
 		if rerr != nil {
-			return pregel.Result[U, message]{Outcome: pregel.Failed, Err: errors.Join(err, rerr)}
+			return result{Outcome: pregel.Failed, Err: errors.Join(err, rerr)}
 		}
 		sends := slices.Clone(next)
 		for i := range sends {
@@ -598,11 +608,11 @@ func (x *execution[S, U]) passOver(n *node[S, U], path string, visit int, s S, l
 			}
 		}
 		if stand != nil {
-			return pregel.Result[U, message]{Outcome: pregel.Done, Update: stand.update, Sends: sends, Err: err, Note: stand, Inside: []string{path}}
+			return result{Outcome: pregel.Done, Update: stand.update, Sends: sends, Err: err, Note: stand, Inside: []string{path}}
 		}
-		return pregel.Result[U, message]{Outcome: pregel.Skipped, Sends: sends, Err: err, Note: last}
+		return result{Outcome: pregel.Skipped, Sends: sends, Err: err, Note: last}
 	}
-	r := pregel.Result[U, message]{Outcome: pregel.Caught, Err: err, Note: last}
+	r := result{Outcome: pregel.Caught, Err: err, Note: last}
 	for _, to := range slices.Concat(n.settled, n.catch) {
 		r.Sends = append(r.Sends, tell(to))
 	}
@@ -610,15 +620,15 @@ func (x *execution[S, U]) passOver(n *node[S, U], path string, visit int, s S, l
 }
 
 // standIn is the Note of a task that was skipped but still has an update.
-type standIn[U any] struct {
+type standIn struct {
 	last    *runlog.TaskFailed
-	update  U
+	update  any
 	encoded json.RawMessage
 }
 
 // instead returns the replacement for the update of a failed node, or nil without a replacement, and the state after it. The new update is checked like
 // any other update of the node.
-func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, why error) (stand *standIn[U], after S, err error) {
+func (x *execution) instead(n *node, s any, last *runlog.TaskFailed, why error) (stand *standIn, after any, err error) {
 	if n.Instead == nil {
 		return nil, s, nil
 	}
@@ -628,9 +638,8 @@ func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, w
 		}
 	}()
 	defer caught(&err)
-	stand = &standIn[U]{last: last, update: n.Instead(s, why)}
-	err = x.clean(&stand.update)
-	if err == nil {
+	stand = &standIn{last: last, update: n.Instead(s, why)}
+	if stand.update, err = x.clean(stand.update); err == nil {
 		after, err = x.flow.after(s, stand.update)
 	}
 	if err != nil {
@@ -642,7 +651,7 @@ func (x *execution[S, U]) instead(n *node[S, U], s S, last *runlog.TaskFailed, w
 
 // next returns the nodes that run after a node: over its edges, then over its routes in the order
 // they were added.
-func (n *node[S, U]) next(f *Flow[S, U], visit int, after S) ([]pregel.Send[message], error) {
+func (n *node) next(f *core, visit int, after any) ([]pregel.Send[message], error) {
 	if len(n.routes) == 0 {
 		return n.sends, nil
 	}
@@ -660,12 +669,7 @@ func (n *node[S, U]) next(f *Flow[S, U], visit int, after S) ([]pregel.Send[mess
 	return out, nil
 }
 
-// choosable is the part of a flow that routes need, independent of its types.
-type choosable interface{ node(name string) (int, bool) }
-
-func (f *Flow[S, U]) node(name string) (int, bool) { i, ok := f.index[name]; return i, ok }
-
-func (r *compiledRoute[S]) choose(f choosable, from string, visit int, s S) ([]pregel.Send[message], error) {
+func (r *compiledRoute) choose(f *core, from string, visit int, s any) ([]pregel.Send[message], error) {
 	if r.branch != nil {
 		to := r.branch(s, visit)
 		sends, ok := r.sends[to]
@@ -692,8 +696,7 @@ func (r *compiledRoute[S]) choose(f choosable, from string, visit int, s S) ([]p
 		if _, ok := r.sends[d.To]; !ok || d.To == End {
 			return nil, r.stray(d.To)
 		}
-		to, _ := f.node(d.To)
-		send, err := directed(&d, from, to)
+		send, err := directed(&d, from, f.index[d.To])
 		if err != nil {
 			return nil, err
 		}
@@ -716,7 +719,7 @@ func directed(d *Send, from string, to int) (pregel.Send[message], error) {
 }
 
 // directed converts the sends of a task into messages. Messages to the end are dropped.
-func (n *node[S, U]) directed(sends []Send) ([]pregel.Send[message], error) {
+func (n *node) directed(sends []Send) ([]pregel.Send[message], error) {
 	out := make([]pregel.Send[message], 0, len(sends))
 	for i := range sends {
 		to, ok := n.direct[sends[i].To]
@@ -735,12 +738,12 @@ func (n *node[S, U]) directed(sends []Send) ([]pregel.Send[message], error) {
 	return out, nil
 }
 
-func (r *compiledRoute[S]) stray(to string) error {
+func (r *compiledRoute) stray(to string) error {
 	return fmt.Errorf("the %s from %s chose %q, which is not among its targets%s", r.kind(), r.from, to, suggest.Hint(to, r.to))
 }
 
 // pause returns how long to wait before the next attempt, if there is one.
-func (n *Node[S, U]) pause(attempt int, err error) (time.Duration, bool) {
+func (n *node) pause(attempt int, err error) (time.Duration, bool) {
 	return n.Retry.After(attempt, err, rand.Float64())
 }
 

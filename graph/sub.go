@@ -19,19 +19,20 @@ func Sub[S, U, S2, U2 any](name string, flow *Flow[S2, U2], in func(S) (S2, erro
 		n.Err = errors.New("its graph, or a function to go in or out, is nil")
 		return n
 	}
-	shape := flow.Shape()
-	n.Sub, n.Uses, n.Inner = &shape, flow.Uses(), func(string) (Reading, error) { return flow, nil }
+	f := flow.engine
+	shape := f.Shape()
+	n.Sub, n.Uses, n.Inner = &shape, f.uses(), func(string) (Reading, error) { return f, nil }
 	n.Run = func(ctx context.Context, t *Task, s S) (u U, err error) {
 		first, err := in(s)
 		if err != nil {
 			return u, err
 		}
-		last, err := flow.execute(ctx, first, t.Nested(""))
+		last, err := f.run(ctx, &first, t.Nested(""))
 		if err != nil {
-			return u, fmt.Errorf("%s: %w", flow.name, err)
+			return u, fmt.Errorf("%s: %w", f.Name(), err)
 		}
 		t.PassOver(last.Skipped...)
-		return out(last.State)
+		return out(*last.State.(*S2)) //nolint:forcetypeassert,errcheck // a state is a *S
 	}
 	return n
 }
@@ -85,7 +86,9 @@ func Call[S, U any](name, workflow string, in func(S) (any, error), out func(jso
 
 // Uses returns the workflows that the graph or a nested graph runs by name, in the order of its
 // nodes.
-func (f *Flow[S, U]) Uses() []string {
+func (f *flow) Uses() []string { return f.engine.uses() }
+
+func (f *core) uses() []string {
 	var out []string
 	seen := map[string]bool{}
 	for i := range f.nodes {

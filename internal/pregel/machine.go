@@ -43,6 +43,9 @@ type Program[S, U, M any] struct {
 	// Reduce folds an update into the state. It must be a pure function: it is called
 	// in path order at every barrier, and again when a run is recovered.
 	Reduce func(S, U) S
+	// Fold is Reduce for the machine's own state, which it may change in place: what State returns is
+	// then valid until the next Commit. If nil, Reduce is called.
+	Fold func(S, U) S
 	// Terminal ends the run as soon as it returns true for the state, whatever is still active. If
 	// nil, it never does.
 	Terminal func(S) bool
@@ -405,15 +408,19 @@ func (m *Machine[S, U, M]) Commit() {
 // fold puts the updates of the superstep into the state.
 func (m *Machine[S, U, M]) fold() {
 	m.skipped = m.skipped[:0]
+	fold := m.prog.Fold
+	if fold == nil {
+		fold = m.prog.Reduce
+	}
 	for i := range m.tasks {
 		t, r := &m.tasks[i], &m.results[i]
 		switch r.Outcome {
 		case Done:
 			m.skipped = append(m.skipped, r.Inside...)
 			if r.Fix != nil {
-				m.state = m.prog.Reduce(m.state, r.Fix.Update)
+				m.state = fold(m.state, r.Fix.Update)
 			}
-			m.state = m.prog.Reduce(m.state, r.Update)
+			m.state = fold(m.state, r.Update)
 			if m.views != nil {
 				m.views.keep(t.Vertex, t.Step, t.Index, r.Fix, r.Update)
 			}

@@ -127,6 +127,40 @@ func (m *Machine[S, U, M]) Snapshot() Snapshot[S, U, M] {
 	return s
 }
 
+// Convert returns a snapshot with its states and updates converted.
+func Convert[S, U, S2, U2, M any](s *Snapshot[S, U, M], state func(S) (S2, error), update func(U) (U2, error)) (out Snapshot[S2, U2, M], err error) {
+	out = Snapshot[S2, U2, M]{Step: s.Step, Frontier: s.Frontier, Visits: s.Visits, Completed: s.Completed, Arrived: s.Arrived}
+	if out.State, err = state(s.State); err != nil {
+		return out, err
+	}
+	for _, first := range s.Initial {
+		one, err := state(first)
+		if err != nil {
+			return out, err
+		}
+		out.Initial = append(out.Initial, one)
+	}
+	for _, k := range s.Kept {
+		u, err := update(k.Update)
+		if err != nil {
+			return out, err
+		}
+		out.Kept = append(out.Kept, KeptUpdate[U2]{k.Vertex, k.Step, k.Index, k.Fix, u})
+	}
+	for i := range s.Early {
+		t := &s.Early[i]
+		to := earlyTask[U2, M]{Vertex: t.Vertex, Key: t.Key, Step: t.Step, Outcome: t.Outcome, Fixed: t.Fixed, Sends: t.Sends, Inside: t.Inside}
+		if to.Update, err = update(t.Update); err == nil && t.Fixed != "" {
+			to.Fix, err = update(t.Fix)
+		}
+		if err != nil {
+			return out, err
+		}
+		out.Early = append(out.Early, to)
+	}
+	return out, nil
+}
+
 func (m *Machine[S, U, M]) early(c *cell[U, M]) earlyTask[U, M] {
 	name := func(v int) string { return m.prog.Vertices[v].Name }
 	r := &c.result

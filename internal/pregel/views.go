@@ -46,7 +46,8 @@ func newViews[S, U, M any](prog *Program[S, U, M], initial S) *views[S, U] {
 		return nil
 	}
 	n := len(prog.Vertices)
-	v := &views[S, U]{reduce: prog.Reduce, branch: prog.Branch, initial: initial, at: map[int]*view[S]{}}
+	v := &views[S, U]{reduce: prog.Reduce, branch: prog.Branch, at: map[int]*view[S]{}}
+	v.initial = v.apart(initial)
 	v.reads, v.read, v.kept = make([][]int, n), make([]bool, n), make([][]kept[U], n)
 	for i := range prog.Vertices {
 		v.reads[i] = prog.Vertices[i].Reads
