@@ -39,6 +39,7 @@ type pkg struct {
 
 type file struct {
 	name string // from the root of the module
+	src  []byte
 	*ast.File
 }
 
@@ -119,11 +120,11 @@ func (m *tree) add(name string, src []byte) error {
 	}
 	switch {
 	case !strings.HasSuffix(name, "_test.go"):
-		p.files = append(p.files, &file{name, f})
+		p.files = append(p.files, &file{name, src, f})
 	case !strings.HasSuffix(f.Name.Name, "_test"):
-		p.tests = append(p.tests, &file{name, f})
+		p.tests = append(p.tests, &file{name, src, f})
 	default:
-		p.outside = append(p.outside, &file{name, f})
+		p.outside = append(p.outside, &file{name, src, f})
 	}
 	return nil
 }
