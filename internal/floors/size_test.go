@@ -199,7 +199,7 @@ const table = "internal/floors/size_test.go"
 // tooLarge returns which rows are exceeded, which allow much more than there is, and which rise without a reason.
 func tooLarge(rows []row, sizes map[string]size) (problems []string) {
 	refuse := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	for floor := range maps.Keys(sizes) {
+	for _, floor := range slices.Sorted(maps.Keys(sizes)) {
 		if !slices.ContainsFunc(rows, func(r row) bool { return r.floor == floor }) {
 			refuse("floor %s has no row in %s", floor, table)
 		}
@@ -346,7 +346,7 @@ func TestSizeRulesBite(t *testing.T) {
 func TestSizeOfTree(t *testing.T) {
 	t.Parallel()
 	m := &tree{root: t.TempDir(), packages: map[string]*pkg{}, fset: token.NewFileSet()}
-	for name, src := range map[string]string{
+	files := map[string]string{
 		"tool/a.go":                       "package tool\n\n// A is exported.\nfunc A() {}\n\ntype B int\n\nfunc (B) C() {}\n\nconst d, E = 1, 2\n",
 		"tool/a_test.go":                  "package tool\n\nfunc F() {}\n",
 		"internal/clean/a.go":             "package clean\n\nfunc G() {}\n",
@@ -358,8 +358,9 @@ func TestSizeOfTree(t *testing.T) {
 		"internal/modeltest/pages/a.html": "<p>\n",
 		"tool/long.go":                    "package tool\n\nfunc long() {\n" + strings.Repeat("\t_ = 1\n", longFunction-1) + "}\n",
 		"tool/longfile.go":                "package tool\n" + strings.Repeat("\n", longFile),
-	} {
-		file := filepath.Join(m.root, filepath.FromSlash(name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		src, file := files[name], filepath.Join(m.root, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
