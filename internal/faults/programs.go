@@ -24,20 +24,20 @@ import (
 // that they open. So what a test starts reaches it in a variable that it reads itself, with a value that changes when the program does. It is read while a
 // test runs: what TestMain reads before is not noted.
 const (
-	command    = "SUPERSTEP_TEST_BINARY"    // the command superstep
-	failpoints = "SUPERSTEP_TEST_FAILPOINT" // the same, built with its failpoints
+	Binary    = "SUPERSTEP_TEST_BINARY"    // the command superstep
+	Failpoint = "SUPERSTEP_TEST_FAILPOINT" // the same, built with its failpoints
 )
 
 // Command returns the path of the command superstep, in a folder with nothing else. SUPERSTEP_TEST_BINARY names it; without, it is built, once for all tests of a package.
 func Command(tb testing.TB) string {
 	tb.Helper()
-	return built(tb, command, plain)
+	return built(tb, Binary, plain)
 }
 
 // Failpoints returns the path of the command with its failpoints, as Command does. SUPERSTEP_TEST_FAILPOINT names it.
 func Failpoints(tb testing.TB) string {
 	tb.Helper()
-	return built(tb, failpoints, tagged)
+	return built(tb, Failpoint, tagged)
 }
 
 var (

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,7 +20,7 @@ const grace = 5 * time.Second
 // command returns a command of the check, in a process group of its own: when ctx ends, all of the group ends.
 func (c *check) command(ctx context.Context, dir string, env []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = dir, append(c.env, env...)
+	cmd.Dir, cmd.Env = dir, slices.Concat(c.env, env)
 	group(cmd)
 	cmd.WaitDelay = 2 * grace // for those that keep the pipes open
 	return cmd

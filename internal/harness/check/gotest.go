@@ -43,6 +43,10 @@ func (c *check) test(ctx context.Context, p *progress, s suite) error {
 	if len(s.packages) == 0 {
 		return nil
 	}
+	built, err := c.built()
+	if err != nil {
+		return err
+	}
 	packages := slices.Clone(s.packages)
 	slices.SortStableFunc(packages, func(a, b string) int { return cmp.Compare(c.times.of(p.lane, b), c.times.of(p.lane, a)) })
 	t := &tally{c: c, p: p, said: map[string]map[string][]string{}, runs: map[string]time.Time{}, left: map[string]float64{}, over: map[string]bool{}}
@@ -53,7 +57,7 @@ func (c *check) test(ctx context.Context, p *progress, s suite) error {
 	p.of, p.unit, p.doing, p.left = p.of+len(packages), "packages", "compiling", t.remaining
 	p.mu.Unlock()
 	args := slices.Concat([]string{"test", "-json", "-vet=off", "-timeout=20m"}, s.flags, packages)
-	err := c.stream(ctx, s.dir, s.env, &lines{each: t.line}, &lines{each: func(line string) { c.out.printf("%s\n", line) }}, "go", args...)
+	err = c.stream(ctx, s.dir, slices.Concat(built, s.env), &lines{each: t.line}, &lines{each: func(line string) { c.out.printf("%s\n", line) }}, "go", args...)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.doing, p.left = "", nil

@@ -37,7 +37,7 @@ func lanes() []lane {
 		{"build", "everything compiles", 10 * time.Minute, build},
 		{"vet", "go vet, in all modules", 10 * time.Minute, vet},
 		{"test", "the tests of all packages, a hundredth of what they repeat", 20 * time.Minute, test},
-		{"most", "the tests of the packages that build no program to start it", 10 * time.Minute, most},
+		{"most", "the tests of the packages that take less than 10 s", 10 * time.Minute, most},
 		{"lint", "golangci-lint, in all modules", 15 * time.Minute, lint},
 		{"race", "the tests of packages with goroutines, with the race detector", 20 * time.Minute, race},
 		{"shuffle", "the tests of the others, in an order by the day", 10 * time.Minute, shuffle},
@@ -68,9 +68,11 @@ func modules(ctx context.Context, c *check, p *progress) error {
 	return c.everywhere(ctx, p, "go", "mod", "tidy", "-diff")
 }
 
-// build compiles all packages. Unlike go build, which would link each program anew, go list keeps all that it makes.
+// build compiles all packages, and links the command for the tests. Unlike go build, which would link each program anew, go list keeps all that it makes.
 func build(ctx context.Context, c *check, p *progress) error {
-	return c.everywhere(ctx, p, "go", "list", "-export", "./...")
+	err := c.everywhere(ctx, p, "go", "list", "-export", `-f={{""}}`, "./...")
+	_, err2 := c.built()
+	return errors.Join(err, err2)
 }
 
 func vet(ctx context.Context, c *check, p *progress) error {
@@ -106,33 +108,8 @@ func most(ctx context.Context, c *check, p *progress) error {
 	if err != nil {
 		return err
 	}
-	starting, err := reaching(".", starts)
-	if err != nil {
-		return err
-	}
-	packages = slices.DeleteFunc(packages, func(pkg string) bool { return starting[folder(pkg)] != nil })
+	packages = slices.DeleteFunc(packages, func(pkg string) bool { return c.times.of("test", pkg) > 10 })
 	return c.test(ctx, p, suite{dir: ".", packages: packages, flags: []string{"-short"}})
-}
-
-// starts reports whether a node builds a program: it calls the go command.
-func starts(n ast.Node) bool {
-	call, ok := n.(*ast.CallExpr)
-	if !ok {
-		return false
-	}
-	for i, arg := range call.Args[:max(len(call.Args)-1, 0)] {
-		if literal(arg) == `"go"` && (literal(call.Args[i+1]) == `"build"` || literal(call.Args[i+1]) == `"test"`) {
-			return true
-		}
-	}
-	return false
-}
-
-func literal(n ast.Node) string {
-	if l, ok := n.(*ast.BasicLit); ok {
-		return l.Value
-	}
-	return ""
 }
 
 // folder returns the folder of a package, as concurrent and reaching name it.
@@ -155,10 +132,10 @@ func (c *check) raced(ctx context.Context) (raced, others []string, err error) {
 	return raced, others, err
 }
 
-// racing returns a suite with the race detector. What tests build themselves is built without, and so is SQLite with its libc: C translated to Go, which
-// starts no goroutine here and which it would slow down most. A program with the detector ends a second late unless told otherwise, and tests start hundreds.
+// racing returns a suite with the race detector. SQLite and its libc are built without: C translated to Go, which starts no goroutine here and which it
+// would slow down most. A program with the detector ends a second late unless told otherwise, and tests start hundreds.
 func racing(s suite) suite {
-	s.flags = slices.Concat([]string{"-race", "-exec", "env CGO_ENABLED=0"}, s.flags)
+	s.flags = slices.Concat([]string{"-race"}, s.flags)
 	for _, translated := range []string{"libc", "sqlite"} {
 		s.flags = append(s.flags, "-gcflags=modernc.org/"+translated+"/...=-race=false")
 	}

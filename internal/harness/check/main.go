@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -48,6 +49,7 @@ type check struct {
 	env      []string // the environment of what it runs
 	begun    time.Time
 	times    *times
+	built    func() ([]string, error) // returns the variables that name the command for the tests
 }
 
 func main() {
@@ -72,7 +74,11 @@ func run(ctx context.Context, args []string) int {
 	}
 	c.times = remembered()
 	c.env = append(os.Environ(), "CGO_ENABLED=0") // what is tested is what is released; only the race detector needs cgo
-	c.servers(ctx)
+	if err := c.servers(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "check:", err)
+		return 1
+	}
+	c.built = sync.OnceValues(c.commands)
 	results := make([][]result, len(stages))
 	for i, stage := range stages {
 		results[i] = c.stage(ctx, stage)

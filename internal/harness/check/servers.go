@@ -4,41 +4,66 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/faults"
 )
 
-// A server is a program of others that tests start.
-type server struct {
-	names   []string // of which one is enough; with a slash it is a pattern of paths
-	debian  string   // the packages that have it
-	skipped string   // what is skipped without
-}
-
-func servers() []server {
-	return []server{
-		{[]string{"/usr/lib/postgresql/*/bin/postgres", "postgres"}, "postgresql", "runlog/postgres, and the crashes and the hosts on Postgres"},
-		{[]string{"redis-server"}, "redis-server", "runlog/redis, and the crashes and the hosts on Redis"},
-		{[]string{"node"}, "nodejs", "scripts of workflows, and agents of others that are programs of Node"},
-		{[]string{"npm"}, "npm", "the servers of others that npm installs"},
-		{[]string{"chromium-headless-shell"}, "chromium-headless-shell", "pictures and the console in a browser"},
+// skipped says what is skipped without a program of others, by its variable.
+func skipped() map[string]string {
+	return map[string]string{
+		faults.Postgres: "runlog/postgres, and what crashes and hosts do on Postgres",
+		faults.Redis:    "runlog/redis, and what crashes and hosts do on Redis",
+		faults.Node:     "scripts of workflows, and agents of others that are programs of Node",
+		faults.NPM:      "the servers of others that npm installs",
+		faults.Chromium: "pictures, and the console in a browser",
 	}
 }
 
-// servers says which servers there are not, and what is skipped for it. Root on Debian gets them first.
-func (c *check) servers(ctx context.Context) {
-	missing := absent()
-	if len(missing) > 0 && os.Getuid() == 0 {
+// servers says which programs of others are missing, and what is skipped for it. Root on Debian gets them first. Those that are there are named in the
+// environment of what the check runs.
+func (c *check) servers(ctx context.Context) error {
+	values, missing, err := present()
+	if len(missing) > 0 && err == nil {
 		var names []string
-		for _, s := range missing {
-			names = append(names, s.debian)
+		for _, p := range missing {
+			names = append(names, p.Debian)
 		}
-		c.install(ctx, names...)
-		missing = absent()
+		if c.install(ctx, names...) {
+			values, missing, err = present()
+		}
 	}
-	for _, s := range missing {
-		c.out.printf("SKIPPED without %s (Debian: apt-get install %s): %s\n", s.names[len(s.names)-1], s.debian, s.skipped)
+	for _, p := range missing {
+		c.out.printf("SKIPPED without %s (Debian: apt-get install %s): %s\n", p.Debian, p.Debian, skipped()[p.Variable])
 	}
+	c.env = append(c.env, values...)
+	return err
+}
+
+// present returns the variables of the programs of others that are there, and the programs that are missing.
+func present() (values []string, missing []faults.Program, err error) {
+	for _, p := range faults.Programs() {
+		value, err := p.Value()
+		if err != nil {
+			return nil, nil, err
+		}
+		if value == "" {
+			missing = append(missing, p)
+			continue
+		}
+		values = append(values, p.Variable+"="+value)
+	}
+	return values, missing, nil
+}
+
+// commands builds the command for the tests that start it, once, and returns the variables that name it.
+func (c *check) commands() ([]string, error) {
+	plain, err := faults.Build("")
+	if err != nil {
+		return nil, err
+	}
+	tagged, err := faults.Build("failpoint")
+	return []string{faults.Binary + "=" + plain, faults.Failpoint + "=" + tagged}, err
 }
 
 // install lets Debian install packages, and reports whether it did.
@@ -55,25 +80,6 @@ func (c *check) install(ctx context.Context, names ...string) bool {
 		}
 	}
 	return true
-}
-
-// absent returns the servers that are not there.
-func absent() (missing []server) {
-	for _, s := range servers() {
-		found := false
-		for _, name := range s.names {
-			if strings.Contains(name, "/") {
-				paths, _ := filepath.Glob(name)
-				found = found || len(paths) > 0
-			} else if _, err := exec.LookPath(name); err == nil {
-				found = true
-			}
-		}
-		if !found {
-			missing = append(missing, s)
-		}
-	}
-	return missing
 }
 
 // compiler reports whether there is a C compiler for the race detector. Root on Debian gets one.
