@@ -20,8 +20,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -44,7 +42,7 @@ type Telemetry struct {
 	*Spans
 	queue  *queue
 	spans  *sdktrace.TracerProvider
-	meters *metric.MeterProvider // nil if no metrics are wanted
+	meters *reporter // nil if no metrics are wanted
 	opt    Options
 	warn   func(string)
 	close  sync.Once
@@ -126,8 +124,7 @@ func open(c *Config, wait bool) (*Telemetry, error) {
 			t.queue.stop(context.Background())
 			return nil, err
 		}
-		t.meters = metric.NewMeterProvider(metric.WithResource(about), metric.WithReader(metric.NewPeriodicReader(&meter{to})))
-		t.opt.Meters = t.meters
+		t.meters = newReporter(to, about, env)
 	}
 	providing := []sdktrace.TracerProviderOption{sdktrace.WithResource(about), sdktrace.WithIDGenerator(IDs()), sdktrace.WithSampler(sampler(env)),
 		sdktrace.WithRawSpanLimits(sdktrace.SpanLimits{AttributeValueLengthLimit: -1, AttributeCountLimit: 128, EventCountLimit: 128, LinkCountLimit: 128,
@@ -137,6 +134,9 @@ func open(c *Config, wait bool) (*Telemetry, error) {
 	}
 	t.spans = sdktrace.NewTracerProvider(providing...)
 	t.Spans = NewSpans(t.spans, &t.opt)
+	if t.meters != nil {
+		t.Spans.metrics = t.meters.metrics
+	}
 	return t, nil
 }
 
@@ -166,7 +166,7 @@ func (t *Telemetry) Close() {
 		var both sync.WaitGroup
 		both.Go(func() { t.queue.stop(ctx) })
 		if t.meters != nil {
-			both.Go(func() { _ = t.meters.Shutdown(ctx) })
+			both.Go(func() { t.meters.stop(ctx) })
 		}
 		both.Wait()
 		if lost := t.queue.dropped(); lost > 0 {
@@ -402,30 +402,3 @@ func (q *queue) dropped() int {
 	defer q.mu.Unlock()
 	return q.all - q.sent
 }
-
-// meter sends metrics. It implements metric.Exporter. A failure is no one's concern: the next time, the sums are whole again.
-type meter struct{ to *sender }
-
-// Temporality implements metric.Exporter.
-func (*meter) Temporality(metric.InstrumentKind) metricdata.Temporality {
-	return metricdata.CumulativeTemporality
-}
-
-// Aggregation implements metric.Exporter.
-func (*meter) Aggregation(k metric.InstrumentKind) metric.Aggregation {
-	return metric.DefaultAggregationSelector(k)
-}
-
-// Export implements metric.Exporter.
-func (m *meter) Export(ctx context.Context, rm *metricdata.ResourceMetrics) error {
-	if len(rm.ScopeMetrics) > 0 {
-		_ = m.to.post(ctx, encodeMetrics(rm))
-	}
-	return nil
-}
-
-// ForceFlush implements metric.Exporter.
-func (*meter) ForceFlush(context.Context) error { return nil }
-
-// Shutdown implements metric.Exporter.
-func (*meter) Shutdown(context.Context) error { return nil }

@@ -3,11 +3,11 @@ package telemetry
 import (
 	"encoding/binary"
 	"math"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/instrumentation"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -156,67 +156,71 @@ func (p *proto) span(s sdktrace.ReadOnlySpan) {
 	p.fixed32(16, uint32(s.SpanContext().TraceFlags()))
 }
 
-// encodeMetrics returns an ExportMetricsServiceRequest.
-func encodeMetrics(rm *metricdata.ResourceMetrics) []byte {
+// encodeMetrics returns an ExportMetricsServiceRequest, nil if nothing has been recorded.
+func encodeMetrics(r *resource.Resource, all []*instrument, now time.Time) []byte {
+	some := false
 	var p proto
 	p.in(1, func(p *proto) {
-		p.resource(rm.Resource)
-		for _, s := range rm.ScopeMetrics {
-			p.in(2, func(p *proto) {
-				p.scope(s.Scope)
-				for _, m := range s.Metrics {
-					p.in(2, func(p *proto) { p.metric(&m) })
+		p.resource(r)
+		p.in(2, func(p *proto) {
+			p.scope(instrumentation.Scope{Name: scope})
+			for _, i := range all {
+				i.mu.Lock()
+				if len(i.points) > 0 {
+					some = true
+					p.in(2, func(p *proto) { p.metric(i, now) })
 				}
-			})
-		}
+				i.mu.Unlock()
+			}
+		})
 	})
+	if !some {
+		return nil
+	}
 	return p
 }
 
 // cumulative is the temporality of what is sent.
 const cumulative = 2
 
-func (p *proto) metric(m *metricdata.Metrics) {
-	p.string(1, m.Name)
-	p.string(2, m.Description)
-	p.string(3, m.Unit)
-	switch d := m.Data.(type) {
-	case metricdata.Sum[int64]:
-		p.in(7, func(p *proto) {
-			for _, n := range d.DataPoints {
-				p.in(1, func(p *proto) {
-					p.fixed64(2, uint64(n.StartTime.UnixNano())) //nolint:gosec // after 1970
-					p.fixed64(3, uint64(n.Time.UnixNano()))      //nolint:gosec // after 1970
-					p.fixed64(6, uint64(n.Value))                //nolint:gosec // as sfixed64 is encoded
-					p.attrs(7, n.Attributes.ToSlice())
-				})
-			}
-			p.varint(2, cumulative)
-			p.varint(3, 1)
-		})
-	case metricdata.Histogram[float64]:
-		p.in(9, func(p *proto) {
-			for _, h := range d.DataPoints {
-				p.in(1, func(p *proto) { p.histogram(&h) })
-			}
-			p.varint(2, cumulative)
-		})
+func (p *proto) metric(i *instrument, now time.Time) {
+	p.string(1, i.name)
+	p.string(2, i.about)
+	p.string(3, i.unit)
+	field, attrs := 7, 7
+	if i.bounds != nil {
+		field, attrs = 9, 9
 	}
+	p.in(field, func(p *proto) {
+		for _, d := range i.points {
+			p.in(1, func(p *proto) {
+				p.fixed64(2, uint64(i.begun.UnixNano())) //nolint:gosec // after 1970
+				p.fixed64(3, uint64(now.UnixNano()))     //nolint:gosec // after 1970
+				if i.bounds != nil {
+					p.histogram(d, i.bounds)
+				} else {
+					p.fixed64(6, d.count)
+				}
+				p.attrs(attrs, d.attrs)
+			})
+		}
+		p.varint(2, cumulative)
+		if i.bounds == nil {
+			p.varint(3, 1)
+		}
+	})
 }
 
-func (p *proto) histogram(h *metricdata.HistogramDataPoint[float64]) {
-	p.fixed64(2, uint64(h.StartTime.UnixNano())) //nolint:gosec // after 1970
-	p.fixed64(3, uint64(h.Time.UnixNano()))      //nolint:gosec // after 1970
-	p.fixed64(4, h.Count)
-	p.double(5, h.Sum)
-	var counts, bounds proto
-	for _, n := range h.BucketCounts {
+func (p *proto) histogram(d *point, bounds []float64) {
+	p.fixed64(4, d.count)
+	p.double(5, d.sum)
+	var counts, limits proto
+	for _, n := range d.buckets {
 		counts = binary.LittleEndian.AppendUint64(counts, n)
 	}
-	for _, b := range h.Bounds {
-		bounds = binary.LittleEndian.AppendUint64(bounds, math.Float64bits(b))
+	for _, b := range bounds {
+		limits = binary.LittleEndian.AppendUint64(limits, math.Float64bits(b))
 	}
 	p.bytes(6, counts)
-	p.bytes(7, bounds)
-	p.attrs(9, h.Attributes.ToSlice())
+	p.bytes(7, limits)
 }

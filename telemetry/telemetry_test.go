@@ -19,8 +19,11 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	metrics "go.opentelemetry.io/proto/slim/otlp/metrics/v1"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
@@ -409,6 +412,111 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s has %d values, want %d", name, n, want)
 		}
 	}
+}
+
+// Metrics are sent while the program runs, with sums since its beginning. What has more attributes than an instrument keeps apart is one point.
+func TestMetricsWhileItRuns(t *testing.T) {
+	t.Parallel()
+	c := newCollector(t)
+	tel, err := telemetry.Open(&telemetry.Config{Endpoint: c.URL, Env: func(name string) string {
+		return map[string]string{"OTEL_METRIC_EXPORT_INTERVAL": "20"}[name]
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tel.Close()
+	ended := func(from, to int) {
+		for i := from; i < to; i++ {
+			name := fmt.Sprintf("run%d", i)
+			for _, r := range log(fmt.Sprintf(`0 1 run.started - {"workflow":"w%d","timed":true}`, i), `2 1 run.finished - {}`) {
+				tel.Apply(name, r, true)
+			}
+		}
+	}
+	runs := func() (n int64, points []*metrics.NumberDataPoint) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		points = c.metrics["superstep.runs"].GetSum().GetDataPoints()
+		for _, p := range points {
+			n += p.GetAsInt()
+		}
+		return n, points
+	}
+	until := func(want int64) []*metrics.NumberDataPoint {
+		for {
+			n, points := runs()
+			if n == want {
+				return points
+			}
+			if n > want || t.Context().Err() != nil {
+				t.Fatalf("%d runs are counted, want %d", n, want)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	ended(0, 3)
+	if points := until(3); len(points) != 3 {
+		t.Errorf("three workflows are %d points", len(points))
+	}
+	ended(0, 2100)
+	points := until(2103)
+	more := slices.IndexFunc(points, func(p *metrics.NumberDataPoint) bool { return attrs(p.Attributes)["otel.metric.overflow"] == "true" })
+	if len(points) != 2000 || more < 0 || points[more].GetAsInt() != 101 {
+		t.Errorf("there are %d points, and %d is what is beyond them", len(points), more)
+	}
+}
+
+// A program's own meters get the metrics.
+func TestMeters(t *testing.T) {
+	t.Parallel()
+	m := &counting{sums: map[string]float64{}}
+	s := telemetry.NewSpans(sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(telemetry.IDs())), &telemetry.Options{Meters: m})
+	for _, r := range log(`0 1 run.started - {"workflow":"w","timed":true}`, `2000 1 run.finished - {}`) {
+		s.Apply("run", r, true)
+	}
+	if m.sums["superstep.runs"] != 1 || m.sums["gen_ai.workflow.duration"] != 2 {
+		t.Errorf("the meters have %v", m.sums)
+	}
+}
+
+type counting struct {
+	noop.MeterProvider
+	sums map[string]float64
+}
+
+func (c *counting) Meter(string, ...metric.MeterOption) metric.Meter { return meter{of: c} }
+
+type meter struct {
+	noop.Meter
+	of *counting
+}
+
+func (c meter) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return counted{of: c.of, name: name}, nil
+}
+
+func (c meter) Float64Histogram(name string, _ ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return histogram{of: c.of, name: name}, nil
+}
+
+type counted struct {
+	noop.Int64Counter
+	of   *counting
+	name string
+}
+
+func (c counted) Add(_ context.Context, n int64, _ ...metric.AddOption) {
+	c.of.sums[c.name] += float64(n)
+}
+
+type histogram struct {
+	noop.Float64Histogram
+	of   *counting
+	name string
+}
+
+func (h histogram) Record(_ context.Context, v float64, _ ...metric.RecordOption) {
+	h.of.sums[h.name] += v
 }
 
 // Content is exported only if it is wanted, and without secrets.
