@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -15,13 +17,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/faults"
 )
 
-// Convention 29: a panic gives the screen back, and the keys, and is an error that says what it was.
+// Convention 29: a panic gives the screen back, and the keys, and is an error that says what it was, in whichever goroutine of the terminal it is.
 func TestPanicRestoresTerminal(t *testing.T) { // not in parallel: bubbletea writes the stack to standard error
 	faults.Unraced(t) // bubbletea then closes its input while another of its goroutines may wait for it, which the detector reports
-	for _, where := range []string{"command", "drawing"} {
+	for _, where := range []string{"Update", "pump", "awaken", "lookCatalog"} {
 		master, slave := pair(t)
 		var mu sync.Mutex
 		var seen bytes.Buffer
@@ -47,37 +50,27 @@ func TestPanicRestoresTerminal(t *testing.T) { // not in parallel: bubbletea wri
 		}
 		c := New(slave, slave, slave, func(string) string { return "" })
 		c.Look(&Settings{})
-		var broken atomic.Bool
-		now := func() time.Time {
-			if broken.Load() {
-				panic("drawing")
-			}
-			return time.Now()
-		}
+		b := &brittle{where: ".(*Terminal)." + where}
 		ended := make(chan error, 1)
-		go func() {
-			ended <- c.RunTerminal(t.Context(), slave, &brittle{fails: where == "command", drawn: func() bool { return len(screen()) > 0 }}, &TerminalOptions{Now: now})
-		}()
+		go func() { ended <- c.RunTerminal(t.Context(), slave, b, &TerminalOptions{Now: b.now, Run: "ship0001"}) }()
 		wait := func(what string) {
 			t.Helper()
-			for end := time.Now().Add(10 * time.Second); !bytes.Contains(screen(), []byte(what)); time.Sleep(5 * time.Millisecond) {
+			for end := time.Now().Add(time.Minute); !bytes.Contains(screen(), []byte(what)); time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(end) {
-					t.Fatalf("no %q in %q", what, screen())
+					t.Fatalf("%s: no %q in %q", where, what, screen())
 				}
 			}
 		}
-		wait("superstep")
-		if where == "drawing" {
-			broken.Store(true)
-			_, _ = master.WriteString("x")
-		}
+		wait("ship0001")
+		b.broken.Store(true)
+		_, _ = master.WriteString("x")
 		select {
 		case err = <-ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s: it lives on: %q", where, screen())
 		}
-		if err == nil {
-			t.Errorf("%s: no error", where)
+		if goroutines := where == "pump" || where == "awaken"; err == nil || goroutines && !strings.Contains(err.Error(), "broken on purpose") {
+			t.Errorf("%s: the error is %v", where, err)
 		}
 		wait("\x1b[?1049l")
 		after, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
@@ -87,22 +80,35 @@ func TestPanicRestoresTerminal(t *testing.T) { // not in parallel: bubbletea wri
 	}
 }
 
-// brittle is a backend that may panic once the screen is drawn.
+// brittle is a backend, and a clock, that panic below a function once they are broken.
 type brittle struct {
 	nowhere
-	fails bool
-	drawn func() bool
+	where  string
+	broken atomic.Bool
+}
+
+func (b *brittle) fail() {
+	if b.broken.Load() && bytes.Contains(debug.Stack(), []byte(b.where)) {
+		panic("broken on purpose")
+	}
+}
+
+func (b *brittle) now() time.Time {
+	b.fail()
+	return time.Now()
 }
 
 func (b *brittle) Catalog(ctx context.Context) (*Catalog, error) {
-	for b.fails && !b.drawn() {
+	for strings.HasSuffix(b.where, "lookCatalog") && !b.broken.Load() {
 		time.Sleep(time.Millisecond)
 	}
-	if b.fails {
-		time.Sleep(50 * time.Millisecond)
-		panic("the catalog")
-	}
+	b.fail()
 	return b.nowhere.Catalog(ctx)
+}
+
+func (b *brittle) Engine(ctx context.Context) (*superstep.Engine, error) {
+	b.fail()
+	return b.nowhere.Engine(ctx)
 }
 
 // pair opens a pseudo-terminal.

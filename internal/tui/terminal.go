@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -110,6 +111,8 @@ type (
 // A Terminal is the full-screen view of the runs of a store. All of its fields are protected by mu: the goroutines that follow runs change them, too.
 type Terminal struct {
 	ctx     context.Context
+	end     context.CancelCauseFunc // ends ctx, and the program with it
+	spawned sync.WaitGroup
 	backend Backend
 	opt     TerminalOptions
 	pal     Palette
@@ -178,8 +181,11 @@ type following struct {
 
 // RunTerminal shows the terminal until the user leaves it. Out is the terminal itself.
 func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt *TerminalOptions) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		var hung context.CancelFunc
+		ctx, hung = signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer hung()
+	}
 	pal := c.Out
 	if pal != "" && opt.Theme != "" {
 		pal = opt.Theme
@@ -188,29 +194,25 @@ func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt 
 	if err != nil {
 		return err
 	}
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
-		var hung context.CancelFunc
-		ctx, hung = signal.NotifyContext(ctx, syscall.SIGHUP)
-		defer hung()
-	}
-	p := tea.NewProgram(t, tea.WithContext(ctx), tea.WithInput(c.in.r), tea.WithOutput(out), tea.WithFPS(30))
+	p := tea.NewProgram(t, tea.WithContext(t.ctx), tea.WithInput(c.in.r), tea.WithOutput(out), tea.WithFPS(30))
 	t.send, t.tmux = p.Send, c.env("TMUX") != ""
-	var pumps sync.WaitGroup
-	pumps.Go(func() { t.pump(ctx) })
+	t.spawn(t.pump)
 	_, err = p.Run()
-	cancel()
-	pumps.Wait()
-	t.mu.Lock() // runs that were followed may still give records
+	t.end(nil)
+	t.spawned.Wait()
+	t.mu.Lock() // for commands that still run
 	kept := t.compose.keep()
 	t.mu.Unlock()
-	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, context.Canceled) && !errors.Is(err, tea.ErrProgramPanic) {
+	if crash := new(crashError); errors.As(context.Cause(t.ctx), &crash) {
+		err = crash
+	} else if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, context.Canceled) && !errors.Is(err, tea.ErrProgramPanic) {
 		err = nil
 	}
 	return errors.Join(err, kept)
 }
 
 func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptions) (*Terminal, error) {
-	t := &Terminal{ctx: ctx, backend: b, opt: *opt, pal: pal, send: func(tea.Msg) {}, width: 80, height: 24, runs: map[string]*following{},
+	t := &Terminal{backend: b, opt: *opt, pal: pal, send: func(tea.Msg) {}, width: 80, height: 24, runs: map[string]*following{},
 		rang: map[string]bool{}}
 	if t.opt.Now == nil {
 		t.opt.Now = time.Now
@@ -219,29 +221,46 @@ func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptio
 	if t.keys, err = newKeymap(opt.Keys); err != nil {
 		return nil, err
 	}
+	t.ctx, t.end = context.WithCancelCause(ctx)
 	t.compose = newComposer(t)
 	t.home = newStartPane(t)
 	return t, nil
 }
 
-// pump draws runs that have changed, and the time, until ctx ends.
-func (t *Terminal) pump(ctx context.Context) {
+// A crashError is a panic in a goroutine of the terminal.
+type crashError struct {
+	reason any
+	stack  []byte
+}
+
+func (e *crashError) Error() string {
+	return fmt.Sprintf("the terminal failed, and runs are as they were: %v\n%s", e.reason, e.stack)
+}
+
+// spawn starts a goroutine of the terminal, which must end with t.ctx and leave no lock held if it panics. A panic ends the program: RunTerminal returns it
+// as an error once the screen is restored. No other code of a terminal starts goroutines, apart from Bubble Tea, which does the same for its own.
+func (t *Terminal) spawn(do func()) {
+	t.spawned.Go(func() {
+		defer func() {
+			if r := recover(); r != nil {
+				t.end(&crashError{r, debug.Stack()})
+			}
+		}()
+		do()
+	})
+}
+
+// pump draws runs that have changed, and the time, until the terminal ends.
+func (t *Terminal) pump() {
 	frames := time.NewTicker(frameGap)
 	defer frames.Stop()
 	var ticked time.Time
 	for {
 		select {
-		case <-ctx.Done():
+		case <-t.ctx.Done():
 			return
 		case now := <-frames.C:
-			t.mu.Lock()
-			dirty, moves, gap := t.dirty, t.moves(), time.Second
-			fresh := t.card != nil && !t.card.armed
-			t.dirty = false
-			t.mu.Unlock()
-			if moves && !t.opt.Calm || fresh {
-				gap = 100 * time.Millisecond
-			}
+			dirty, gap := t.due()
 			switch {
 			case now.Sub(ticked) >= gap: // also while something changes all the time
 				ticked = now
@@ -251,6 +270,17 @@ func (t *Terminal) pump(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// due reports whether runs have changed since the last call, and returns how often the time is drawn.
+func (t *Terminal) due() (dirty bool, gap time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	dirty, t.dirty = t.dirty, false
+	if t.moves() && !t.opt.Calm || t.card != nil && !t.card.armed {
+		return dirty, 100 * time.Millisecond
+	}
+	return dirty, time.Second
 }
 
 // moves reports whether the shown run works.
@@ -279,7 +309,7 @@ func (t *Terminal) follow(id string) *following {
 	f := &following{id: id, stop: stop, wake: make(chan struct{}, 1)}
 	f.run.Window = 32 << 20
 	t.runs[id] = f
-	go func() {
+	t.spawn(func() {
 		for again := true; again; {
 			err := t.read(ctx, f)
 			t.mu.Lock()
@@ -290,7 +320,7 @@ func (t *Terminal) follow(id string) *following {
 			t.mu.Unlock()
 			again = t.awaken(ctx, f)
 		}
-	}()
+	})
 	return f
 }
 
@@ -356,8 +386,8 @@ func (t *Terminal) read(ctx context.Context, f *following) (err error) {
 	}
 	if info, err = engine.Find(ctx, f.id); err == nil {
 		t.mu.Lock()
+		defer t.mu.Unlock()
 		f.run.End(info.Status)
-		t.mu.Unlock()
 	}
 	return err
 }
