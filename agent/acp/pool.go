@@ -147,7 +147,7 @@ func (pool *Pool) take(ctx context.Context, c *Command, dir string, st *external
 			full = true
 			pool.evict()
 		case pl.ending:
-		case pl.begun() && !pl.p.alive():
+		case pl.begun() && pl.p.dead.Load():
 			pool.end(key, pl)
 		default:
 			pl.users++
@@ -261,7 +261,7 @@ func (pool *Pool) evict() {
 
 // loss is what the end of a process costs: 0 nothing, 1 a conversation, 2 a turn that waits for a user and that another process continues, or working.
 func (p *process) loss() int {
-	if !p.alive() {
+	if p.dead.Load() {
 		return 0
 	}
 	p.mu.Lock()

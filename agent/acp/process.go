@@ -48,10 +48,10 @@ type process struct {
 	exited chan struct{}
 	broken atomic.Bool  // it takes no input any more
 	spoke  atomic.Int64 // when it last sent anything, in Unix nanoseconds
+	dead   atomic.Bool  // it is of no more use
 
-	mu       sync.Mutex
+	mu       sync.Mutex // held while the lock of a session is taken, never the reverse; the pool's lock comes before both
 	sessions map[string]*session
-	dead     error
 	ending   sync.Once
 }
 
@@ -340,9 +340,7 @@ func (p *process) handle(ctx context.Context, method string, params json.RawMess
 
 // fail tells all sessions that the process is of no more use.
 func (p *process) fail() {
-	p.mu.Lock()
-	p.dead = errors.New("it has ended")
-	p.mu.Unlock()
+	p.dead.Store(true)
 	err := p.gone()
 	p.mu.Lock()
 	all := make([]*session, 0, len(p.sessions))
@@ -367,12 +365,6 @@ func (p *process) session(id string) *session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sessions[id]
-}
-
-func (p *process) alive() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.dead == nil
 }
 
 // end ends the process: its turns are cancelled and its input is closed; after procgroup.Grace its group is told

@@ -24,7 +24,7 @@ type session struct {
 	p  *process
 	id string
 
-	mu     sync.Mutex
+	mu     sync.Mutex // taken after that of the process, see there
 	events []event
 	wake   chan struct{} // has room for one
 	busy   bool          // a prompt is under way
@@ -475,7 +475,7 @@ func (s *session) collect(st *external.Step, out *external.Stepped) (asks int, d
 // ended returns the error of a step whose turn has failed. An agent that crashed between two calls is started again and continues. If it crashed in a
 // call, a user decides whether it may.
 func (s *session) ended(st *external.Step, out *external.Stepped, err error) error {
-	if s.p.alive() || s.quiet || errors.As(err, new(*floodError)) {
+	if !s.p.dead.Load() || s.quiet || errors.As(err, new(*floodError)) {
 		return err
 	}
 	ids := slices.Clone(st.Open)
