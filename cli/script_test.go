@@ -37,6 +37,7 @@ import (
 // together; so they run without one. The tests that call the package run with it.
 func TestScripts(t *testing.T) {
 	faults.Unraced(t)
+	faults.HangsUp(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,

@@ -104,7 +104,7 @@ func (d *desk) keys(name string, keys ...string) {
 // until waits until a terminal shows all texts, and returns its picture.
 func (d *desk) until(name string, texts ...string) string {
 	d.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		picture := d.tmux("capture-pane", "-p", "-t", name+":")
 		missing := ""
 		for _, text := range texts {
@@ -117,6 +117,24 @@ func (d *desk) until(name string, texts ...string) string {
 		}
 		if time.Now().After(end) {
 			d.t.Fatalf("%q never came:\n%s", missing, picture)
+		}
+	}
+}
+
+// press presses a key until a terminal shows all texts: again each time its card says that it has only just come.
+func (d *desk) press(name, key string, texts ...string) {
+	d.t.Helper()
+	for end, pressed := time.Now().Add(time.Minute), (time.Time{}); ; time.Sleep(50 * time.Millisecond) {
+		picture := d.tmux("capture-pane", "-p", "-t", name+":")
+		missing := has(picture, texts...)
+		switch {
+		case missing == "" && !pressed.IsZero():
+			return
+		case time.Now().After(end):
+			d.t.Fatalf("%q never came:\n%s", missing, picture)
+		case pressed.IsZero(), strings.Contains(picture, "press the key again") && time.Since(pressed) > time.Second:
+			d.keys(name, key)
+			pressed = time.Now()
 		}
 	}
 }
@@ -159,13 +177,11 @@ func TestTerminalAttach(t *testing.T) {
 	d.until("d", "1 question in 1 run", "asks: Which region?")
 	d.keys("d", "Enter")
 	d.until("d", "INBOX", "2 us", "1-2 answer") // its card, over the inbox
-	time.Sleep(600 * time.Millisecond)          // what is typed before it can have been read is no answer
-	d.keys("d", "2")
-	d.until("d", "INBOX", "Nothing waits for you")
+	d.press("d", "2", "INBOX", "Nothing waits for you")
 	for _, name := range []string{"a", "b"} {
 		d.until(name, "It is us, then.")
 	}
-	for end := time.Now().Add(10 * time.Second); strings.Contains(d.tmux("capture-pane", "-p", "-t", "c:"), "Needs you"); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); strings.Contains(d.tmux("capture-pane", "-p", "-t", "c:"), "Needs you"); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it still needs an answer:\n%s", d.until("c"))
 		}
@@ -249,6 +265,7 @@ func TestTerminalFirstFrame(t *testing.T) {
 // Convention 29: whatever ends the terminal gives the screen back, and the keys.
 func TestTerminalRestored(t *testing.T) {
 	t.Parallel()
+	faults.HangsUp(t)
 	binary := filepath.Join(whole(t), "superstep")
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 		c := openCommand(t, t.TempDir(), 100, 30, nil, binary)

@@ -1,6 +1,7 @@
 // Package faults sizes and reports the tests that break things on purpose, and finds the programs that tests start. With
 // SUPERSTEP_FAULTS=full in the environment they run their full numbers, as `./check crash`
-// does, else about a tenth, or with -short, as in `./check`, a hundredth.
+// does, else about a tenth, or with -short, as in `./check`, a hundredth. With SUPERSTEP_TEST_TIMED
+// in the environment, tests watch the clock, too: see Timed and Bound.
 package faults
 
 import (
@@ -8,8 +9,10 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"runtime"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -67,9 +70,26 @@ func Report(tb testing.TB, fault, store string, n int, start time.Time, format s
 	tb.Logf("FAULT\t%s\t%s\t%d\t%s\t%s", fault, store, n, time.Since(start).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 }
 
-// Bound returns how long something may take of which limit is enough on a machine with nothing else to do: as many times longer as programs now share
-// each of its processors, by Linux's /proc/loadavg, of which the last minute counts and this moment.
+// timed is the environment variable of the lane of timed tests.
+const timed = "SUPERSTEP_TEST_TIMED"
+
+// Timed skips a test whose subject is how long something takes, unless SUPERSTEP_TEST_TIMED is set in the environment. `./check deep` sets it in a lane
+// of its own, which runs one package at a time and nothing beside it. A test that asserts other things as well asserts them without Timed, and its time
+// with Bound.
+func Timed(tb testing.TB) {
+	tb.Helper()
+	if os.Getenv(timed) == "" {
+		tb.Skip("it watches the clock; set " + timed + "=1 with nothing else running")
+	}
+}
+
+// Bound returns how long something may take of which limit is enough on a machine with nothing else to do. With SUPERSTEP_TEST_TIMED in the environment
+// that is the limit itself, otherwise ten times the limit: other tests run beside it. Both become as many times longer as programs now share each of its
+// processors, by Linux's /proc/loadavg, of which the last minute counts and this moment.
 func Bound(limit time.Duration) time.Duration {
+	if os.Getenv(timed) == "" {
+		limit *= 10
+	}
 	data, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return limit
@@ -80,4 +100,12 @@ func Bound(limit time.Duration) time.Duration {
 		return limit
 	}
 	return time.Duration(float64(limit) * max(1, max(minute, float64(now))/float64(runtime.NumCPU())))
+}
+
+// HangsUp lets programs that the test starts be ended by SIGHUP, also where nohup has the test ignore it: a signal that is caught has its default effect
+// in a program that is started.
+func HangsUp(tb testing.TB) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	tb.Cleanup(func() { signal.Stop(caught) })
 }
