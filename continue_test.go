@@ -160,7 +160,7 @@ func heard(t testing.TB, store runlog.Store, id string) (n int) {
 // outcome waits for a run whose process may die.
 func outcome(t testing.TB, r *superstep.Run) superstep.Outcome {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	out, err := r.Wait(ctx)
 	if err != nil {

@@ -50,7 +50,7 @@ func TestFolderWhileItRuns(t *testing.T) {
 	}
 	run := start(t, e, nil)
 	<-r.entered
-	for end := time.Now().Add(20 * time.Second); read().Status != runlog.Running || read().Records < 3; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); read().Status != runlog.Running || read().Records < 3; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("while it runs: %+v", read())
 		}

@@ -92,7 +92,7 @@ func steers(t *testing.T, e *superstep.Engine, id, agent, text string) <-chan er
 // posted waits until the mailbox of a run has n requests.
 func posted(t *testing.T, store runlog.Store, id string, n int) {
 	t.Helper()
-	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		infos, err := store.Runs(t.Context(), &runlog.Filter{Status: []runlog.Status{runlog.Importing}})
 		if err == nil && len(infos) == 1 && infos[0].Parent == id && infos[0].Head == uint64(n) {
 			return

@@ -15,6 +15,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/runlog"
@@ -106,7 +107,7 @@ func synctestServe(t *testing.T, store runlog.Store, ids []string, other *workfl
 	}
 	select {
 	case <-all:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("not all runs were resumed")
 	}
 	stop()
@@ -497,7 +498,7 @@ func TestReplayEndsAtTheSeam(t *testing.T) {
 	for _, e := range []*superstep.Engine{old, e} {
 		begin := time.Now()
 		rep, err := e.Replay(t.Context(), run.ID(), nil)
-		if err != nil || rep.Diverged == nil || time.Since(begin) > 20*time.Second {
+		if err != nil || rep.Diverged == nil || time.Since(begin) > faults.Bound(20*time.Second) {
 			t.Fatalf("after %s the replay gave %+v, %v", time.Since(begin), rep, err)
 		}
 	}
@@ -547,7 +548,7 @@ func TestResumeOfARunThatWasFencedOffHere(t *testing.T) {
 	go func() { e.Close(); close(closed) }()
 	select {
 	case <-closed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Close still waits: it has forgotten the new one, or what listens for the old one")
 	}
 	if out, err := second.Wait(t.Context()); err != nil || out.Status != runlog.Interrupted {

@@ -102,7 +102,7 @@ func resume(t testing.TB, e *superstep.Engine, id string, opt *superstep.ResumeO
 // ends waits for a run and checks how it ended.
 func ends(t testing.TB, r *superstep.Run, want runlog.Status) superstep.Outcome {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	out, err := r.Wait(ctx)
 	if err != nil {

@@ -63,7 +63,7 @@ func newDemoing(t *testing.T, binary string) *demoing {
 // run runs the command in an empty folder, and returns what it writes.
 func (d *demoing) run(t *testing.T, args ...string) (code int, out string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // ten times what it may take
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // ten times what it may take
 	defer cancel()
 	cmd := exec.CommandContext(ctx, d.binary, args...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = d.here, d.env, time.Second

@@ -75,7 +75,7 @@ func (x *timeTravel) until(texts ...string) string {
 		}
 		return ""
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(30 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(30 * time.Millisecond) {
 		s := x.screen()
 		text := missing(s)
 		if text == "" {

@@ -107,7 +107,7 @@ func (c *terminalTest) screen() string {
 // until waits for text on the terminal.
 func (c *terminalTest) until(text string) {
 	c.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(c.screen(), text); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !strings.Contains(c.screen(), text); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			c.t.Fatalf("%q never came:\n%q", text, c.screen())
 		}
@@ -118,7 +118,7 @@ func (c *terminalTest) until(text string) {
 func (c *terminalTest) untilAfter(mark, text string) {
 	c.t.Helper()
 	c.until(mark)
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		screen := c.screen()
 		if strings.Contains(screen[strings.LastIndex(screen, mark):], text) {
 			return
@@ -132,7 +132,7 @@ func (c *terminalTest) untilAfter(mark, text string) {
 // untilFrom waits for text on the terminal behind so many bytes of what was written there.
 func (c *terminalTest) untilFrom(n int, text string) {
 	c.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(c.screen()[n:], text); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !strings.Contains(c.screen()[n:], text); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			c.t.Fatalf("%q never came:\n%q", text, c.screen()[n:])
 		}

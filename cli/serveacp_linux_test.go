@@ -189,7 +189,7 @@ func (d *editorDesk) open(forms bool, args ...string) *editor {
 	if forms {
 		hello.ClientCapabilities.Elicitation = &acp.ElicitationCapabilities{Form: &acp.ElicitationFormCapabilities{}}
 	}
-	ctx, stop := context.WithTimeout(d.t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(d.t.Context(), time.Minute)
 	defer stop()
 	is, err := e.conn.Initialize(ctx, hello)
 	if err != nil || is.ProtocolVersion != 1 || !is.AgentCapabilities.LoadSession {
@@ -228,7 +228,7 @@ func (e *editor) stops(done <-chan string, want string) {
 		if got != want {
 			e.t.Fatalf("the turn ended with %s, want %s\n%s", got, want, e.shown())
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		e.t.Fatalf("the turn never ended\n%s", e.shown())
 	}
 }
@@ -314,7 +314,7 @@ func contents(list []acp.ToolCallContent) (out string) {
 
 func (e *editor) until(what string, holds func() bool) {
 	e.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			e.t.Fatalf("%s never came\n%s", what, e.shown())
 		}

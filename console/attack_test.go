@@ -124,7 +124,7 @@ func TestStreams(t *testing.T) {
 		})
 	}
 	refused := func() int { mu.Lock(); defer mu.Unlock(); return status[http.StatusServiceUnavailable] }
-	for end := time.Now().Add(20 * time.Second); refused() < 1000-mostStream && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); refused() < 1000-mostStream && time.Now().Before(end); time.Sleep(time.Millisecond) {
 	}
 	if n := refused(); n != 1000-mostStream {
 		t.Errorf("%d of 1000 are refused, want %d", n, 1000-mostStream)

@@ -246,7 +246,7 @@ func start(t *testing.T, ts *httptest.Server, topic string, header ...string) (i
 		t.Fatal(res.StatusCode, body)
 	}
 	id = strings.TrimPrefix(res.Header.Get("Location"), "/runs/")
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(page, `name="digest"`); {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(page, `name="digest"`); {
 		if _, page = send(t, ts, "GET", "/runs/"+id, "operator-token", nil); time.Now().After(deadline) {
 			t.Fatal("no question", page)
 		}
@@ -288,7 +288,7 @@ func TestServerAsks(t *testing.T) {
 				t.Errorf("%v gives %d: %s", x.fields, res.StatusCode, body)
 			}
 		}
-		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(html.UnescapeString(page), want); {
+		for deadline := time.Now().Add(time.Minute); !strings.Contains(html.UnescapeString(page), want); {
 			if _, page = send(t, ts, "GET", "/runs/"+id, "operator-token", nil); time.Now().After(deadline) {
 				t.Fatalf("no %s\n%s", want, page)
 			}
@@ -370,7 +370,7 @@ func TestAnswer(t *testing.T) {
 		}
 		return ""
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		why := differs()
 		if why == "" {
 			break
@@ -522,7 +522,7 @@ func TestRerunOnce(t *testing.T) {
 		t.Fatal(res.StatusCode, body)
 	}
 	page := ""
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(page, "! partial"); _, page = send(t, ts, "GET", "/runs/"+started.Run, "operator-token", nil) {
+	for end := time.Now().Add(time.Minute); !strings.Contains(page, "! partial"); _, page = send(t, ts, "GET", "/runs/"+started.Run, "operator-token", nil) {
 		if time.Now().After(end) {
 			t.Fatal(page)
 		}
@@ -582,7 +582,7 @@ func TestAPI(t *testing.T) {
 		Seq       uint64
 	}
 	known := ""
-	for deadline := time.Now().Add(10 * time.Second); ; { // the run rests soon, and what is known is not sent again
+	for deadline := time.Now().Add(time.Minute); ; { // the run rests soon, and what is known is not sent again
 		if res, body = send(t, ts, "GET", at, "viewer-token", nil, "If-None-Match", known); res.StatusCode == 304 && len(view.Questions) > 0 {
 			break
 		}
@@ -612,7 +612,7 @@ func TestAPI(t *testing.T) {
 			t.Errorf("%s", line)
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(body, `"done":true`); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(body, `"done":true`); time.Sleep(10 * time.Millisecond) {
 		if _, body = send(t, ts, "GET", at, "viewer-token", nil); time.Now().After(deadline) {
 			t.Fatalf("it has not ended: %s", body)
 		}

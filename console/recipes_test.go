@@ -76,7 +76,7 @@ func TestRecipes(t *testing.T) {
 
 	run := func() string {
 		id := strings.TrimPrefix(post("/runs", url.Values{"workflow": {"fails"}}, 303, "").Header.Get("Location"), "/runs/")
-		for end := time.Now().Add(20 * time.Second); !strings.Contains(page("/runs/"+id, 200), "! partial"); {
+		for end := time.Now().Add(time.Minute); !strings.Contains(page("/runs/"+id, 200), "! partial"); {
 			if time.Now().After(end) {
 				t.Fatal("it does not end")
 			}
@@ -104,7 +104,7 @@ func TestRecipes(t *testing.T) {
 	// What only one of two runs did has no differences: the page tells which run.
 	write("plans", strings.Replace(failing[:strings.Index(failing, "  - id: read")], "fails", "plans", 1))
 	short := strings.TrimPrefix(post("/runs", url.Values{"workflow": {"plans"}}, 303, "").Header.Get("Location"), "/runs/")
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(page("/runs/"+short, 200), "✓ completed"); {
+	for end := time.Now().Add(time.Minute); !strings.Contains(page("/runs/"+short, 200), "✓ completed"); {
 		if time.Now().After(end) {
 			t.Fatal("it does not end")
 		}
@@ -122,7 +122,7 @@ func TestRecipes(t *testing.T) {
 	page("/runs/"+id, 200, "has changed since this run began")
 	page("/runs/"+id+"/definition", 200, "path: notes.md", `class="add"`, "Fork with the edited one")
 	fork := post("/runs/"+id+"/fork", url.Values{"from": {"edited"}}, 303, "").Header.Get("Location")
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(page(fork, 200), "✓ completed"); {
+	for end := time.Now().Add(time.Minute); !strings.Contains(page(fork, 200), "✓ completed"); {
 		if time.Now().After(end) {
 			t.Fatal("the fork does not complete")
 		}
@@ -199,7 +199,7 @@ steps:
 	res, _ := send(t, ts, "POST", "/runs", "operator-token", url.Values{"workflow": {"rounds"}})
 	at := res.Header.Get("Location")
 	page := pages(t, ts, at)
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(page("", 200), "✓ completed"); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !strings.Contains(page("", 200), "✓ completed"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it does not complete")
 		}
@@ -235,7 +235,7 @@ func TestManyInside(t *testing.T) {
 	res, _ := send(t, ts, "POST", "/runs", "operator-token", url.Values{"workflow": {"many"}})
 	at := res.Header.Get("Location")
 	page := pages(t, ts, at)
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(page("", 200), "✓ completed"); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !strings.Contains(page("", 200), "✓ completed"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it does not complete")
 		}

@@ -29,7 +29,7 @@ func TestDiffersOpensFilesOnly(t *testing.T) {
 			if got != want {
 				t.Errorf("%s: %t, want %t", path, got, want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s is waited for", path)
 		}
 	}

@@ -243,7 +243,7 @@ func TestCrashWhileMoving(t *testing.T) {
 // Somebody holds the log that would be the next one: a write is made, once, and the log is replaced later.
 func TestMoveWaits(t *testing.T) {
 	store := runlog.NewMemory(&runlog.MemoryOptions{Lease: time.Hour})
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	s := space(t, store, "n", nil)
 	logs := func() []runlog.Info {

@@ -23,6 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/graph/reduce"
 	"github.com/superstep-dev/superstep/internal/acptest"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
@@ -834,7 +835,7 @@ func TestStubborn(t *testing.T) {
 	}
 	began := time.Now()
 	s.pool.Close()
-	if s.gone(t); time.Since(began) > 8*time.Second {
+	if s.gone(t); time.Since(began) > faults.Bound(8*time.Second) {
 		t.Errorf("it took %s", time.Since(began))
 	}
 }

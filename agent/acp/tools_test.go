@@ -178,7 +178,7 @@ func equip(t *testing.T, script string, gate tool.Gate, during func()) (s *stage
 			select {
 			case <-three:
 				return "three", nil
-			case <-time.After(4 * time.Second):
+			case <-time.After(time.Minute):
 				return "", errors.New("alone")
 			}
 		}},

@@ -315,7 +315,7 @@ func TestLimit(t *testing.T) {
 				}
 				return modeltest.Text("<" + prompt + ">")
 			})
-			ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
 			out, err := c.lead.Run(ctx, openJournal(t, runlog.NewMemory(nil)).Scope("work"), &agent.Work{Prompt: "go"})
 			if err != nil {
@@ -345,7 +345,7 @@ func TestNested(t *testing.T) {
 				}
 				return modeltest.Text(prompt)
 			})
-			ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
 			out, err := c.lead.Run(ctx, openJournal(t, runlog.NewMemory(nil)).Scope("work"), &agent.Work{Prompt: "p"})
 			if err != nil || out.Text != "p" {
@@ -536,7 +536,7 @@ func TestAnswerWhileOthersWork(t *testing.T) {
 		}
 		select {
 		case <-put: // the one that has asked went on while this one was running
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the answer was not used")
 		}
 	}

@@ -54,7 +54,7 @@ func TestCompact(t *testing.T) {
 		if err := slow.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 			out, _ := s.command("runs", "show", "@last").CombinedOutput()
 			if strings.Contains(string(out), "running") && strings.Contains(string(out), "work#2") {
 				break

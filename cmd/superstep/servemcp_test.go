@@ -453,7 +453,7 @@ func (s *mcpServed) processes(run string) string {
 // outlive has the test end after the process of a run, which writes to its folder to the last.
 func (s *mcpServed) outlive(run string) {
 	s.t.Cleanup(func() {
-		for until := time.Now().Add(30 * time.Second); s.processes(run) != "" && time.Now().Before(until); {
+		for until := time.Now().Add(time.Minute); s.processes(run) != "" && time.Now().Before(until); {
 			time.Sleep(20 * time.Millisecond)
 		}
 	})

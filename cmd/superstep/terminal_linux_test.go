@@ -129,7 +129,7 @@ func (s *seat) kill() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for end := time.Now().Add(5 * time.Second); s.tmux("has-session").Run() == nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); s.tmux("has-session").Run() == nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 	}
 }
 
@@ -158,7 +158,7 @@ func (s *seat) gone(text string) {
 
 func (s *seat) wait(text string, there bool) {
 	s.t.Helper()
-	for end := time.Now().Add(20 * time.Second); strings.Contains(s.screen(), text) != there; time.Sleep(30 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); strings.Contains(s.screen(), text) != there; time.Sleep(30 * time.Millisecond) {
 		if time.Now().After(end) {
 			s.t.Fatalf("%q: want %t:\n%s", text, there, s.screen())
 		}

@@ -84,7 +84,7 @@ func (w *watched) begin(args ...string) *exec.Cmd {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = cmd.Process.Kill() })
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if out, err := w.command("runs", "list", "-o", "json").Output(); err == nil && strings.Contains(string(out), `"running"`) {
 			return cmd
 		}

@@ -80,7 +80,7 @@ func TestStepsWaitForTheirDependenciesAlone(t *testing.T) {
 			select {
 			case <-begun:
 				return "late", nil
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				return "", errors.New("c did not start while b ran")
 			}
 		},
@@ -300,7 +300,7 @@ func TestForeachIsAPipeline(t *testing.T) {
 		case "first 1":
 			select {
 			case <-second:
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Error("the items have waited for each other")
 			}
 		}

@@ -259,7 +259,7 @@ func pointOf(die string) string {
 func (k *killer) lift(id string) (args []string) {
 	ctx := context.Background()
 	infos, err := k.store.Runs(ctx, &runlog.Filter{ID: id})
-	for give := time.Now().Add(10 * time.Second); err == nil && len(infos) > 0 && infos[0].Status == runlog.Running; {
+	for give := time.Now().Add(time.Minute); err == nil && len(infos) > 0 && infos[0].Status == runlog.Running; {
 		if k.b.lease == 0 || time.Now().After(give) {
 			k.Fatalf("run %s reads running, and nobody runs it: %+v", id, infos[0])
 		}

@@ -217,7 +217,7 @@ func TestCrashMail(t *testing.T) {
 
 func awaitQuestion(t *testing.T, store runlog.Store, id string) {
 	t.Helper()
-	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		open, err := crash.Questions(t.Context(), store, id)
 		if err == nil && len(open) == 1 {
 			return

@@ -49,7 +49,7 @@ func TestHostile(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		took, mb := time.Since(began), (after.TotalAlloc-before.TotalAlloc)/1e6
 		t.Logf("%s: %v, %d MB allocated", name, took, mb)
-		if most := 10 * time.Second; took > most && !faults.Raced || mb > 500 {
+		if most := faults.Bound(10 * time.Second); took > most && !faults.Raced || mb > 500 {
 			t.Errorf("%s: %v, %d MB allocated; want at most %v and 500 MB", name, took, mb, most)
 		}
 	}

@@ -121,7 +121,7 @@ func (s *stage) dial(text string) *net.UnixConn {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	_, _ = c.Write([]byte(text))
 	return c.(*net.UnixConn)
 }
@@ -179,7 +179,7 @@ func collect(records iter.Seq2[runlog.Record, error]) *names {
 
 func (n *names) until(t testing.TB, want string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !slices.Contains(n.all(), want); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !slices.Contains(n.all(), want); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s never came: %q", want, n.all())
 		}
@@ -190,7 +190,7 @@ func (n *names) end(t testing.TB) []string {
 	t.Helper()
 	select {
 	case <-n.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("following never ends: %q", n.all())
 	}
 	if n.err != nil {
@@ -293,7 +293,7 @@ func TestStaleSocket(t *testing.T) {
 		t.Error(err)
 	}
 	s.listen()
-	for end := time.Now().Add(20 * time.Second); !slices.Contains(n.all(), "~word"); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !slices.Contains(n.all(), "~word"); time.Sleep(10 * time.Millisecond) {
 		if s.say("word"); time.Now().After(end) {
 			t.Fatal("the reader never finds the new socket")
 		}
@@ -444,7 +444,7 @@ func TestLook(t *testing.T) {
 	live.Look(t.Context(), s.paths, "run")
 	live.Look(t.Context(), s.paths, "other")
 	live.Look(t.Context(), nil, "run")
-	for end := time.Now().Add(10 * time.Second); s.looks.Load() != 1; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); s.looks.Load() != 1; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d looks", s.looks.Load())
 		}
@@ -467,7 +467,7 @@ func TestClients(t *testing.T) {
 	n.until(t, "begin")
 	s.say("unheard")
 	_ = conns[0].Close()
-	for end := time.Now().Add(20 * time.Second); !slices.Contains(n.all(), "~word"); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !slices.Contains(n.all(), "~word"); time.Sleep(10 * time.Millisecond) {
 		if s.say("word"); time.Now().After(end) {
 			t.Fatal("no room for another")
 		}
@@ -560,7 +560,7 @@ func TestStalledReader(t *testing.T) {
 	close(gate)
 	select {
 	case <-slow:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the slow reader never ends")
 	}
 	for who, got := range map[string][]string{"healthy": n.end(t), "slow": late.all()} {

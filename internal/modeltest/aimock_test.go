@@ -96,7 +96,7 @@ func startAimock(t *testing.T) string {
 			t.Fatalf("aimock does not start: %s", &problems)
 		}
 		return address
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("aimock takes longer than 30 s to start")
 	}
 	return ""

@@ -12,7 +12,7 @@ import (
 // ask runs a query that gives one text.
 func ask(t *testing.T, s *pgserver.Server, sql string) string {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	c, err := pgconn.Connect(ctx, s.DSN())
 	if err != nil {

@@ -168,7 +168,7 @@ func (d *cardDesk) drain(wait time.Duration) {
 // until waits for something.
 func (d *cardDesk) until(what string, is func() bool) {
 	d.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(time.Minute); ; {
 		ok := false
 		d.with(func() { ok = is() })
 		if ok {

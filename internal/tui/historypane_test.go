@@ -92,7 +92,7 @@ func carry(term *Terminal, cmd tea.Cmd, depth int) {
 	var msg tea.Msg
 	select {
 	case msg = <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		return
 	}
 	switch m := msg.(type) {
@@ -404,7 +404,7 @@ func over(t *testing.T, w *workflow.Workflow, inputs string) (*Terminal, *engine
 // loaded waits until the shown run has been read.
 func loaded(t *testing.T, term *Terminal) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		term.mu.Lock()
 		ok := term.run.loaded && term.run.ended
 		term.mu.Unlock()
@@ -698,7 +698,7 @@ func TestHistoryKeepsUp(t *testing.T) {
 	term := testTerminal(t, &engineBackend{engine: e})
 	term.open(run.ID())
 	frames := func(until func(p *historyPane) bool) *historyPane {
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			_, cmd := term.Update(frameMsg{})
 			carry(term, cmd, 0)
 			p, _ := term.top().(*historyPane)

@@ -197,7 +197,7 @@ func (h *harbour) run(cmd tea.Cmd) {
 			_, next := h.Update(m)
 			h.run(next)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		h.t.Fatal("a command of the terminal does not end")
 	}
 }
@@ -251,7 +251,7 @@ func (h *harbour) picture(w, hh int) string {
 // until waits until the screen shows texts.
 func (h *harbour) until(texts ...string) string {
 	h.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if h.moves {
 			h.clock.Add(3)
 		}

@@ -217,7 +217,7 @@ func pieces(b []byte, size int) io.Reader {
 // the error as text.
 func play(t *testing.T, m *Model) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var parts []model.Part
 	var failure error

@@ -75,7 +75,7 @@ func (c *crowd) progress(tb testing.TB, more uint64) {
 		return n, len(c.errs) == crowdSize
 	}
 	from, _ := sum()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		n, all := sum()
 		if all || n >= from+more {
 			return

@@ -87,7 +87,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if recs, err := s.Read(t.Context(), "ended", 1, 0); err != nil || len(recs) != 4 {
 		t.Fatalf("%d records, error %v", len(recs), err)
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		infos, err := s.Runs(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +129,7 @@ func TestIDUsedAgain(t *testing.T) {
 	if err := create(t, s, "r").Append(t.Context(), &runlog.Batch{Status: runlog.Completed}); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); c("EXISTS", s.keys.run("r")) != int64(0); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); c("EXISTS", s.keys.run("r")) != int64(0); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the run is still there")
 		}

@@ -125,7 +125,7 @@ func takeOver(t *testing.T, s *Store, run string) (l runlog.Log, head uint64) {
 		var info runlog.Info
 		var err error
 		l, info, err = s.Acquire(t.Context(), run, nil)
-		if errors.As(err, new(*runlog.BusyError)) && time.Since(start) < 20*time.Second {
+		if errors.As(err, new(*runlog.BusyError)) && time.Since(start) < time.Minute {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}

@@ -39,7 +39,7 @@ func TestNotes(t *testing.T) {
 			if c.name == "cluster" {
 				ask := raw(t, srv)
 				ask("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-				for end := time.Now().Add(20 * time.Second); !strings.Contains(text([]any{ask("CLUSTER", "INFO")}, 0), "cluster_state:ok"); time.Sleep(10 * time.Millisecond) {
+				for end := time.Now().Add(time.Minute); !strings.Contains(text([]any{ask("CLUSTER", "INFO")}, 0), "cluster_state:ok"); time.Sleep(10 * time.Millisecond) {
 					if time.Now().After(end) {
 						t.Fatal("the cluster is not ready")
 					}
@@ -77,7 +77,7 @@ func TestRefusals(t *testing.T) {
 	primary := durable(t)
 	replica := redisserver.Start(t, "appendonly yes", "replicaof "+strings.Replace(primary.Addr(), ":", " ", 1))
 	refusedWith(t, replica.URL(), nil, "replica of "+primary.Addr(), "primary")
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		s := openTest(t, primary.URL(), nil)
 		if len(s.Notes()) == 1 && strings.Contains(s.Notes()[0], "failover") {
 			break
@@ -210,7 +210,7 @@ func TestFull(t *testing.T) {
 		}
 		c("BGSAVE")
 		var err error
-		for end := time.Now().Add(20 * time.Second); err == nil && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); err == nil && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 			_, err = l.Renew(t.Context())
 		}
 		full(t, err, nil)

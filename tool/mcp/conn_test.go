@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/mcp"
 )
@@ -116,7 +117,7 @@ func TestInitFailures(t *testing.T) {
 				conn.Close()
 				t.Fatal("connected")
 			}
-			if d := time.Since(begin); d > 20*time.Second {
+			if d := time.Since(begin); d > faults.Bound(20*time.Second) {
 				t.Errorf("took %v", d)
 			}
 			var e *mcp.Error
@@ -227,7 +228,7 @@ func TestCancel(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	r := s.Call(ctx, "mcp__bad__do", &tool.Call{})
-	if d := time.Since(begin); !r.Error || d > 15*time.Second {
+	if d := time.Since(begin); !r.Error || d > faults.Bound(15*time.Second) {
 		t.Errorf("%+v after %v", r, d)
 	}
 }
@@ -326,7 +327,7 @@ func TestStaysIsEnded(t *testing.T) {
 	}
 	begin := time.Now()
 	c.Close()
-	if d := time.Since(begin); d > 15*time.Second {
+	if d := time.Since(begin); d > faults.Bound(15*time.Second) {
 		t.Errorf("took %v", d)
 	}
 }
@@ -732,7 +733,7 @@ func TestServerThatStopsReading(t *testing.T) {
 			t.Errorf("%.300s", r.Text)
 		}
 	}
-	if d := time.Since(begin); d > 30*time.Second {
+	if d := time.Since(begin); d > faults.Bound(30*time.Second) {
 		t.Errorf("took %v", d)
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/mcp"
 )
@@ -137,7 +136,7 @@ func TestElicit(t *testing.T) {
 func TestElicitTime(t *testing.T) {
 	t.Parallel()
 	o, _ := options(t)
-	o.CallTimeout = faults.Bound(time.Second)
+	o.CallTimeout = 3 * time.Second
 	p := &person{answer: func(ctx context.Context) (string, error) {
 		select {
 		case <-ctx.Done():
@@ -311,7 +310,7 @@ func TestElicitOutside(t *testing.T) {
 	o, warned := options(t)
 	p := &person{answer: says(`{"decision":"accept"}`)}
 	set(t, connect(t, server(t, "elicits-early"), o))
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(warned.all(), "no call is in progress"); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(warned.all(), "no call is in progress"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("warnings %q", warned.all())
 		}

@@ -137,7 +137,7 @@ func (e *ears) stream(l net.Listener, what string) {
 			}
 			e.wait.Go(func() {
 				defer c.Close()
-				_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+				_ = c.SetDeadline(time.Now().Add(time.Minute))
 				b := make([]byte, 4096)
 				n, _ := c.Read(b) // who says nothing was here as well
 				e.hear(what, string(b[:n]))

@@ -405,7 +405,7 @@ func TestCancel(t *testing.T) {
 			if err := c.Wait(); err == nil {
 				t.Error("it succeeded")
 			}
-			if d := time.Since(start); want == "" && (d < procgroup.Grace || d > 10*procgroup.Grace) {
+			if d := time.Since(start); want == "" && (d < procgroup.Grace || d > faults.Bound(10*procgroup.Grace)) {
 				t.Errorf("it was killed after %v", d)
 			}
 			rest, err := io.ReadAll(lines) // until nobody holds the pipe
@@ -637,7 +637,7 @@ func TestTunnelEnds(t *testing.T) {
 		}
 		c := <-conns
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		if _, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error("it is still open")
 		}

@@ -56,7 +56,7 @@ func (g *gate) wait(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		return context.DeadlineExceeded
 	}
 }

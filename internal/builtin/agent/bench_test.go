@@ -236,7 +236,7 @@ func (b *bench) resume(t *testing.T, id string, opt *superstep.ResumeOptions) *s
 // until waits until an effect of a run is in its log.
 func (b *bench) until(t *testing.T, run *superstep.Run, key string) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	for r, err := range run.Follow(ctx, 0) {
 		if err != nil {
@@ -253,7 +253,7 @@ func (b *bench) until(t *testing.T, run *superstep.Run, key string) {
 // ends waits for the end of a run and gives what the lead said last.
 func (b *bench) ends(t *testing.T, run *superstep.Run, want runlog.Status) string {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	out, err := run.Wait(ctx)
 	if err != nil || out.Status != want {

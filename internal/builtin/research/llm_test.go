@@ -161,7 +161,7 @@ func barrier(t *testing.T, n int) func() {
 		go func() { all.Wait(); close(met) }()
 		select {
 		case <-met:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the researchers do not work side by side")
 		}
 	}

@@ -214,7 +214,7 @@ func killed(t *testing.T, name, base string) []runlog.Record {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		b, _ := os.ReadFile(out)
 		if bytes.Contains(b, []byte(`"key":"turn-1/call-0"`)) && bytes.HasSuffix(b, []byte("\n")) && bytes.Contains(b, []byte(`"key":"turn-2"`)) || time.Now().After(end) {
 			_ = cmd.Process.Kill()
