@@ -585,7 +585,7 @@ func TestTerminalKeys(t *testing.T) {
 // After a resize the view is drawn below what is on the screen, and moves the cursor nowhere above that.
 func TestTerminalResize(t *testing.T) {
 	t.Parallel()
-	c := open(t, 60, 20, nil, "run", "slow", "ms=1500")
+	c := open(t, 60, 20, nil, "run", "slow", "ms=5000") // long enough for both widths
 	c.untilAfter("wait/t00", "s\x1b[0m\r\n")
 	for _, width := range []uint16{40, 100} {
 		before := len(c.screen())
@@ -619,7 +619,7 @@ func TestTerminalJobControl(t *testing.T) {
 	}
 	c := openCommand(t, "", 80, 24, []string{"PS1=$ ", "PATH=" + os.Getenv("PATH")}, "bash", "--norc", "--noprofile", "-i")
 	c.until("$ ")
-	c.typed("superstep run slow ms=3000\n")
+	c.typed("superstep run slow ms=8000\n") // longer than it is stopped
 	c.untilAfter("wait/t00", "s\x1b[0m\r\n")
 	time.Sleep(300 * time.Millisecond)
 	c.typed("\x1a")

@@ -133,6 +133,22 @@ func (s *seat) kill() {
 	}
 }
 
+// drafted waits until a draft that is kept has a text.
+func (s *seat) drafted(text string) {
+	s.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(30 * time.Millisecond) {
+		files, _ := filepath.Glob(filepath.Join(s.home, ".local", "share", "superstep", "terminal", "drafts", "*"))
+		for _, f := range files {
+			if b, _ := os.ReadFile(f); strings.Contains(string(b), text) {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("%q is in none of the drafts %q", text, files)
+		}
+	}
+}
+
 // keys presses keys by their names in tmux.
 func (s *seat) keys(keys ...string) {
 	s.t.Helper()
@@ -181,7 +197,7 @@ func TestTerminalChat(t *testing.T) {
 		s.keys("and be brief", "Enter")
 		s.until("queued: and be brief")
 		s.keys("half a th", "C-j", "ought")
-		time.Sleep(1200 * time.Millisecond) // drafts are written once a second
+		s.drafted("ought")
 		s.kill()
 
 		s.open("runs", "open", "@last")

@@ -5,6 +5,7 @@ package main_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -117,6 +118,9 @@ func (w *watched) watch(each func(seen)) (all []seen, stderr string) {
 	}
 	stop := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	defer stop.Stop()
+	watching, over := context.WithCancel(w.t.Context())
+	var opening sync.WaitGroup
+	defer func() { over(); opening.Wait() }()
 	in := bufio.NewScanner(out)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
@@ -125,13 +129,7 @@ func (w *watched) watch(each func(seen)) (all []seen, stderr string) {
 			w.t.Fatalf("%v: %s", err, in.Text())
 		}
 		if all = append(all, s); len(all) == 1 {
-			w.mu.Lock()
-			select {
-			case <-w.gate:
-			default:
-				close(w.gate)
-			}
-			w.mu.Unlock()
+			opening.Go(func() { w.open(watching) })
 		}
 		if each != nil {
 			each(s)
@@ -139,6 +137,33 @@ func (w *watched) watch(each func(seen)) (all []seen, stderr string) {
 	}
 	_ = cmd.Wait() // the code is the run's
 	return all, errs.String()
+}
+
+// open has the model go on, once the watcher follows the run live: it is connected to the run's socket, if there is one and the system tells.
+func (w *watched) open(watching context.Context) {
+	for end := time.Now().Add(5 * time.Second); watching.Err() == nil && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		list, err := os.ReadFile("/proc/net/unix")
+		if err != nil || slices.ContainsFunc(strings.Split(string(list), "\n"), w.connected) {
+			break
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.gate:
+	default:
+		close(w.gate)
+	}
+}
+
+// connected reports whether a line of /proc/net/unix is of a socket of the run that has a follower.
+func (w *watched) connected(line string) bool {
+	const state, path, established = 5, 7, "03"
+	f := strings.Fields(line)
+	return len(f) > path && f[state] == established && slices.ContainsFunc(append(w.env, "="+w.dir), func(v string) bool {
+		name, dir, _ := strings.Cut(v, "=")
+		return (name == "" || name == "XDG_RUNTIME_DIR") && dir != "" && strings.HasPrefix(f[path], dir+"/")
+	})
 }
 
 // stored are the events that are not live-only, without what differs from one stream to the next.

@@ -154,7 +154,7 @@ func TestHTTP(t *testing.T) {
 		{"cut off", onCall(func(w http.ResponseWriter, _ request) bool {
 			return sse(w, `data: {"jsonrpc":"2.0",`)
 		}), "net"},
-		{"hang", onCall(func(_ http.ResponseWriter, _ request) bool { time.Sleep(1500 * time.Millisecond); return true }), "no answer within 1s"},
+		{"hang", onCall(func(_ http.ResponseWriter, _ request) bool { time.Sleep(3 * time.Second); return true }), "no answer within 1s"},
 		{"refused", onCall(func(w http.ResponseWriter, _ request) bool { w.WriteHeader(http.StatusForbidden); return true }), "answers 403 Forbidden; check the headers"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
