@@ -203,8 +203,8 @@ func (c *Screen) RunTerminal(ctx context.Context, out io.Writer, b Backend, opt 
 	t.mu.Lock() // for commands that still run
 	kept := t.compose.keep()
 	t.mu.Unlock()
-	if crash := new(crashError); errors.As(context.Cause(t.ctx), &crash) {
-		err = crash
+	if cause := context.Cause(t.ctx); errors.Is(cause, errCrashed) {
+		err = cause
 	} else if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, context.Canceled) && !errors.Is(err, tea.ErrProgramPanic) {
 		err = nil
 	}
@@ -227,15 +227,8 @@ func newTerminal(ctx context.Context, b Backend, pal Palette, opt *TerminalOptio
 	return t, nil
 }
 
-// A crashError is a panic in a goroutine of the terminal.
-type crashError struct {
-	reason any
-	stack  []byte
-}
-
-func (e *crashError) Error() string {
-	return fmt.Sprintf("the terminal failed, and runs are as they were: %v\n%s", e.reason, e.stack)
-}
+// errCrashed is wrapped by the error of a panic in a goroutine of the terminal.
+var errCrashed = errors.New("the terminal failed, and runs are as they were")
 
 // spawn starts a goroutine of the terminal, which must end with t.ctx and leave no lock held if it panics. A panic ends the program: RunTerminal returns it
 // as an error once the screen is restored. No other code of a terminal starts goroutines, apart from Bubble Tea, which does the same for its own.
@@ -243,7 +236,7 @@ func (t *Terminal) spawn(do func()) {
 	t.spawned.Go(func() {
 		defer func() {
 			if r := recover(); r != nil {
-				t.end(&crashError{r, debug.Stack()})
+				t.end(fmt.Errorf("%w: %v\n%s", errCrashed, r, debug.Stack()))
 			}
 		}()
 		do()
