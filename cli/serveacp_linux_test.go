@@ -35,6 +35,7 @@ type editorDesk struct {
 	env    []string
 	binary string
 	hold   chan struct{} // what answers WORK, once each
+	server *modeltest.Server
 }
 
 // briefRecipe is a workflow of the user: a tool, an agent and a question.
@@ -64,10 +65,10 @@ func newEditorDesk(t *testing.T) *editorDesk {
 	if err := os.WriteFile(filepath.Join(recipes, "brief.yaml"), []byte(briefRecipe), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server := modeltest.NewServer(t, d.model, nil)
+	d.server = modeltest.NewServer(t, d.model, nil)
 	d.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + short, "XDG_CONFIG_HOME=" + short + "/.config", "SUPERSTEP_DATA_DIR=" + short + "/data", "XDG_RUNTIME_DIR=" + short,
-		"OPENAI_API_KEY=sk-0123456789abcdef", "OPENAI_BASE_URL=" + server.URL, "SUPERSTEP_MODEL=openai/gpt-test",
+		"OPENAI_API_KEY=sk-0123456789abcdef", "OPENAI_BASE_URL=" + d.server.URL, "SUPERSTEP_MODEL=openai/gpt-test",
 	}
 	t.Cleanup(func() {
 		d.crash() // detached, and of no use to anybody now
@@ -566,8 +567,7 @@ func TestACPSteerAndCancel(t *testing.T) {
 	e := d.open(false)
 	id := e.session(d.dir)
 	work := e.send(id, "WORK")
-	e.until("the run", func() bool { return strings.Contains(d.command("runs", "list"), string(id)) })
-	time.Sleep(300 * time.Millisecond) // the model has the prompt
+	e.until("the prompt of the model", func() bool { return len(d.server.Requests()) > 0 })
 	steer := e.send(id, "and hurry")
 	time.Sleep(500 * time.Millisecond) // it is in the mailbox
 	close(d.hold)
