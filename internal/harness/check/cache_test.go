@@ -1,0 +1,97 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A kept is some tests of which the result is kept until a change.
+type kept struct {
+	suite
+	again bool // they run again after the change
+}
+
+// newChecked returns a check of the module in a folder, in which it works from then on, with the programs that are there now.
+func newChecked(t *testing.T, dir string) *check {
+	t.Helper()
+	t.Chdir(dir)
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		log.Close()
+		if b, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
+			t.Logf("%s", b)
+		}
+	})
+	c := &check{out: newOutput(log), env: append(os.Environ(), "CGO_ENABLED=0"), begun: time.Now(), times: remembered()}
+	if err := c.servers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.built = sync.OnceValues(c.commands)
+	return c
+}
+
+// rerun runs the tests, and fails unless those run that shall, and the others are taken from the cache. If shall is nil, both will do.
+func rerun(t *testing.T, c *check, all []kept, shall func(*kept) bool) {
+	t.Helper()
+	for _, k := range all {
+		p := &progress{lane: "test"}
+		if err := c.test(t.Context(), p, k.suite); err != nil {
+			t.Fatalf("%s: %v", k.packages[0], err)
+		}
+		ran := p.cached == 0
+		t.Logf("%s ran: %t", k.packages[0], ran)
+		if p.passed == 0 || shall != nil && ran != shall(&k) {
+			t.Errorf("%s: its tests ran: %t, want %t; %d passed, %d were skipped", k.packages[0], ran, !ran, p.passed, p.skipped)
+		}
+	}
+}
+
+func only(dir, pkg, tests string) suite {
+	return suite{dir: dir, packages: []string{module + pkg}, flags: []string{"-short", "-run=^" + tests + "$"}}
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// After a server has been replaced by another version, the tests run again that need it, and no others.
+func TestServerChanged(t *testing.T) {
+	real, err := exec.LookPath("redis-server")
+	if err != nil || runtime.GOOS == "windows" {
+		t.Skipf("SKIPPED: it replaces redis-server by a script: %v", err)
+	}
+	bin := t.TempDir()
+	install := func(version string) {
+		script := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'Redis server v=" + version + "'; exit; fi\nexec '" + real + "' \"$@\"\n"
+		if err := os.WriteFile(filepath.Join(bin, "redis-server"), []byte(script), 0o700); err != nil { //nolint:gosec // a script
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	dir := root(t)
+	all := []kept{
+		{only(".", "/runlog/redis", "TestPasswords"), true},
+		{only(".", "/internal/redisserver", "Test.*"), true},
+		{only(".", "/runlog/sqlite", "TestOldSchemas"), false},
+		{only(".", "/graph", "TestJoins"), false},
+	}
+	install("1.0.0")
+	c := newChecked(t, dir)
+	rerun(t, c, all, nil)
+	rerun(t, c, all, func(*kept) bool { return false })
+	install("1.0.1")
+	rerun(t, newChecked(t, dir), all, func(k *kept) bool { return k.again })
+}
