@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -54,7 +53,7 @@ can be imported elsewhere and replayed there.`,
 			if err := a.host().Export(ctx, info.ID, &f); err != nil || wrote == "" {
 				return err
 			}
-			return a.tell(map[string]string{"run": info.ID, "wrote": absolute(wrote)}, "wrote "+near(absolute(wrote)))
+			return a.tell(map[string]string{"run": info.ID, "wrote": a.host().Abs(wrote)}, "wrote "+a.near(a.host().Abs(wrote)))
 		}),
 	}
 	cmd.Flags().StringVar(&f.File, "file", "", "write the log into this `file` (default: standard output)")
@@ -89,13 +88,6 @@ func (a *app) sendSpans(ctx context.Context, id, to string, files bool) error {
 	return a.tell(map[string]any{"run": id, "spans": n}, "sent "+inwords.Plural(n, "span"))
 }
 
-func absolute(path string) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		return abs
-	}
-	return path
-}
-
 func runsImport(a *app) *cobra.Command {
 	var as string
 	cmd := &cobra.Command{
@@ -113,7 +105,7 @@ it. What comes through a pipe is first copied into a temporary file.`,
 				return usage("runs import: standard input is not read with --no-input; name a file")
 			}
 			if args[0] != "-" {
-				f, err := os.Open(args[0])
+				f, err := os.Open(a.host().Abs(args[0]))
 				if err != nil {
 					return usage(fmt.Sprintf("cannot read the file: %v", err))
 				}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"runtime/debug"
@@ -37,6 +38,7 @@ type Options struct {
 	Stdin   io.Reader // defaults to that of the process
 	Stdout  io.Writer // results; defaults to that of the process
 	Stderr  io.Writer // everything else; defaults to that of the process
+	Program string    // the file of the program, to start it again; defaults to that of the process
 	Demo    bool      // offers the command "demo"
 
 	heartbeat time.Duration // between the signs of life of plain progress; defaults to 30 s
@@ -58,11 +60,26 @@ const (
 	ExitTerminated  = 143
 )
 
-// Main runs the command over a host and returns its exit code. It writes only results to standard output.
+// Main runs the command of a process over a host and returns its exit code. It writes only results to standard output. Signals stop
+// what runs.
 func Main(cfg *host.Config, opt *Options) int {
-	a := newApp(cfg, opt)
 	defer signals.IgnorePipe()()
-	ctx, stop := context.WithCancel(context.Background())
+	return newApp(cfg, opt).main(context.Background())
+}
+
+// Run is like Main for a command within another program, and leaves signals alone: when ctx ends, it stops as an interrupted command
+// does. Several may run at once if each is given its streams.
+func Run(ctx context.Context, cfg *host.Config, opt *Options) int {
+	a := newApp(cfg, opt)
+	a.stops = func(do func(why *signals.Error)) func() {
+		stop := context.AfterFunc(ctx, func() { do(&signals.Error{Signal: os.Interrupt}) })
+		return func() { stop() }
+	}
+	return a.main(ctx)
+}
+
+func (a *app) main(ctx context.Context) int {
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	code := a.run(ctx)
 	if err := a.out.failed(); err != nil && !errors.Is(err, syscall.EPIPE) && code == ExitOK {
@@ -76,9 +93,10 @@ func Main(cfg *host.Config, opt *Options) int {
 type app struct {
 	opt    Options
 	cfg    host.Config
-	opened *host.Host    // as the settings were last; see host
-	as     host.Settings // these settings
-	wrong  error         // why there is no host
+	opened *host.Host                               // as the settings were last; see host
+	as     host.Settings                            // these settings
+	wrong  error                                    // why there is no host
+	stops  func(do func(why *signals.Error)) func() // calls do when the command has to stop, see signals.On
 
 	set settings
 	tty *tui.Screen
@@ -118,7 +136,7 @@ type settings struct {
 }
 
 func newApp(cfg *host.Config, opt *Options) *app {
-	a := &app{}
+	a := &app{stops: signals.On}
 	if opt != nil {
 		a.opt = *opt
 	}
@@ -149,6 +167,9 @@ func newApp(cfg *host.Config, opt *Options) *app {
 	}
 	if a.cfg.Environ == nil {
 		a.cfg.Environ = os.Environ()
+	}
+	if a.cfg.Dir == "" {
+		a.cfg.Dir, _ = os.Getwd() // "" if the folder is gone
 	}
 	if o.Demo {
 		a.cfg.Models = append(slices.Clone(a.cfg.Models), demo.NewModel(a.cfg.Env))
@@ -250,9 +271,31 @@ func (a *app) kept() bool {
 	return a.host().Kept() && !demo.Running(a.cfg.Env)
 }
 
+// file returns the file of this program.
+func (a *app) file() (string, error) {
+	if a.opt.Program != "" {
+		return a.opt.Program, nil
+	}
+	return os.Executable()
+}
+
+// again returns a command of this program for another process, in the same folder and environment.
+func (a *app) again(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	file, err := a.file()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, file, args...)
+	cmd.Dir, cmd.Env = a.cfg.Dir, a.environ()
+	return cmd, nil
+}
+
+// environ returns the environment of commands in the folder to work in.
+func (a *app) environ() []string { return append(slices.Clip(a.cfg.Environ), "PWD="+a.cfg.Dir) }
+
 // program returns the name of this program as users call it.
 func (a *app) program() string {
-	if exe, err := os.Executable(); err == nil {
+	if exe, err := a.file(); err == nil {
 		if build, ok := debug.ReadBuildInfo(); ok && byGo(exe) && build.Path != "command-line-arguments" {
 			return "go run " + build.Path
 		}
@@ -314,12 +357,12 @@ func (a *app) look() {
 	a.tty.Look(&a.set.Settings)
 }
 
-// stoppable returns a context that ends at the first signal, after calling then, or when nobody
+// stoppable returns a context that ends at the first request to stop, after calling then, or when nobody
 // reads the output any more. Call done to release it.
 func (a *app) stoppable(ctx context.Context, then func()) (_ context.Context, done func()) {
-	ctx, stop := context.WithCancelCause(ctx)
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // whose end is one of the requests
 	a.out.broken = func() { stop(errPipe) }
-	end := signals.On(func(why *signals.Error) {
+	end := a.stops(func(why *signals.Error) {
 		stop(why)
 		then()
 	})

@@ -169,7 +169,12 @@ func editConfig(ctx context.Context, a *app) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	c := exec.CommandContext(ctx, editor[0], append(editor[1:], path)...) //nolint:gosec // it is the user's
+	program, err := a.host().Program(editor[0])
+	if err != nil {
+		return usage("config edit: " + err.Error())
+	}
+	c := exec.CommandContext(ctx, program, append(editor[1:], path)...) //nolint:gosec // it is the user's
+	c.Dir, c.Env = a.cfg.Dir, a.environ()
 	c.Stdin, c.Stdout, c.Stderr = a.opt.Stdin, a.opt.Stdout, a.opt.Stderr
 	if err := c.Run(); err != nil {
 		return fmt.Errorf("config edit: %s: %w", editor[0], err)

@@ -57,7 +57,7 @@ Other machines reach it only with --bind, --allow-remote and a certificate.`,
 }
 
 // names returns the names that the console answers to, and its certificate, nil for none.
-func (o *consoleOptions) names() ([]string, *tls.Config, error) {
+func (o *consoleOptions) names(a *app) ([]string, *tls.Config, error) {
 	if o.cert == "" && o.key == "" {
 		if ip := net.ParseIP(o.bind); o.bind != "localhost" && (ip == nil || !ip.IsLoopback()) {
 			return nil, nil, usage(fmt.Sprintf("--bind %s needs --allow-remote and TLS: whoever reads the network would have the token", o.bind),
@@ -65,7 +65,7 @@ func (o *consoleOptions) names() ([]string, *tls.Config, error) {
 		}
 		return []string{o.bind, "localhost"}, nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+	pair, err := tls.LoadX509KeyPair(a.host().Abs(o.cert), a.host().Abs(o.key))
 	if err != nil {
 		return nil, nil, usage("--tls-cert, --tls-key: " + err.Error())
 	}
@@ -83,7 +83,7 @@ func (o *consoleOptions) names() ([]string, *tls.Config, error) {
 }
 
 func (a *app) console(ctx context.Context, o *consoleOptions) error {
-	names, secure, err := o.names()
+	names, secure, err := o.names(a)
 	if err != nil {
 		return err
 	}

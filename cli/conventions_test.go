@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -53,7 +52,7 @@ func TestConventions(t *testing.T) {
 		want, err := strconv.Atoi(args[1])
 		ts.Check(err)
 		start := time.Now()
-		expect(ts, want, args[2:])
+		expect(ts, want, append([]string{"exec"}, args[2:]...))
 		if took := time.Since(start); took > faults.Bound(limit) {
 			ts.Fatalf("took %s, longer than %s", took, limit)
 		}
@@ -64,6 +63,9 @@ func TestConventions(t *testing.T) {
 		Condition:           scriptCondition,
 		Cmds:                cmds,
 		Setup: func(e *testscript.Env) error {
+			if err := callInProcess(e, "testdata/script/conventions", map[string]hosted{"superstep": wholeProgram, "flows": testProgram}); err != nil {
+				return err
+			}
 			server, err := modeltest.Start(playSteps, nil)
 			if err != nil {
 				return err
@@ -152,9 +154,9 @@ type commanding struct {
 
 func newCommanding(t *testing.T) *commanding {
 	t.Helper()
-	bin, home := whole(t), t.TempDir()
+	home := t.TempDir()
 	c := &commanding{dir: t.TempDir(), env: []string{
-		"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + home, "TERM=xterm-256color", "SUPERSTEP_DATA_DIR=" + filepath.Join(home, "data"),
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TERM=xterm-256color", "SUPERSTEP_DATA_DIR=" + filepath.Join(home, "data"),
 	}}
 	for _, name := range []string{"OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM"} {
 		c.env = append(c.env, name+"_BASE_URL=http://127.0.0.1:1/v1")
@@ -165,15 +167,11 @@ func newCommanding(t *testing.T) *commanding {
 // run returns what the command writes to standard output, and fails the test if it does not end with an exit code.
 func (c *commanding) run(t *testing.T, want int, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(whole(t), "superstep"), args...)
-	cmd.Dir, cmd.Env = c.dir, c.env
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != want {
-		t.Fatalf("%v: %v, want exit code %d\n%s%s", args, err, want, out, &errs)
+	var out, errs strings.Builder
+	if code := runHere(t.Context(), wholeProgram, c.dir, c.dir, c.env, &out, &errs, append([]string{"superstep"}, args...)); code != want {
+		t.Fatalf("%v: exit code %d, want %d\n%s%s", args, code, want, &out, &errs)
 	}
-	return string(out)
+	return out.String()
 }
 
 func (c *commanding) write(t *testing.T, name, text string) {
@@ -300,7 +298,7 @@ steps:
 // Each help has a description, usage, examples and its own flags, in this order, and of the global flags one line.
 func TestConvention42Help(t *testing.T) {
 	t.Parallel()
-	a := newApp(testConfig(), &Options{Version: "1.2.3", Demo: true, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard})
+	a := newApp(testConfig(os.Getenv), &Options{Version: "1.2.3", Demo: true, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard})
 	defer a.opened.Close()
 	root := newRoot(a)
 	root.InitDefaultHelpCmd()

@@ -38,8 +38,12 @@ With ralph it shows the workflow of that name: three tasks in Git worktrees, a c
 		}
 		ctx, done := a.stoppable(cmd.Context(), func() {})
 		defer done()
+		program, err := a.file()
+		if err != nil {
+			return err
+		}
 		dir, err := demo.Show(ctx, &demo.Options{
-			Host: &a.cfg, Screen: a.tty, Settings: &a.set.Settings, Stdin: a.opt.Stdin, Stdout: a.opt.Stdout, Stderr: a.opt.Stderr, Fast: fast, Keep: keep, Ralph: len(args) > 0,
+			Host: &a.cfg, Program: program, Screen: a.tty, Settings: &a.set.Settings, Stdin: a.opt.Stdin, Stdout: a.opt.Stdout, Stderr: a.opt.Stderr, Fast: fast, Keep: keep, Ralph: len(args) > 0,
 		})
 		if exit, failed := errors.AsType[*demo.ExitError](err); failed {
 			return &Error{Exit: exit.Exit, Code: "demo", Message: err.Error(), shown: true} // the command has said why

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -42,15 +41,15 @@ func (a *app) startDetached(ctx context.Context, r *running) error {
 	if !a.kept() {
 		return usage("--detach: this store keeps no runs, so nothing could follow the run; choose another store")
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	args := a.opt.Args
 	if r.onAsk == "" {
 		args = detach.Args(args, "--on-ask=wait") // somebody else answers
 	}
-	p, err := detach.Start(ctx, exe, "", detach.Args(args, "--output=text", "--plain"), filepath.Join(a.host().DataDir(), "live"), func(id string) string {
+	cmd, err := a.again(context.WithoutCancel(ctx), detach.Args(args, "--output=text", "--plain")...)
+	if err != nil {
+		return err
+	}
+	p, err := detach.Start(ctx, cmd, filepath.Join(a.host().DataDir(), "live"), func(id string) string {
 		dir, _ := a.host().Folder(id)
 		return dir
 	})

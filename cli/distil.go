@@ -70,7 +70,7 @@ func reportDistilled(a *app, d *host.Distilled) {
 	if d.Path == "" {
 		_, _ = a.out.Write([]byte(d.Text))
 	} else {
-		a.out.line(shownPath(d.Path))
+		a.out.line(a.shownPath(d.Path))
 	}
 	if a.set.Quiet {
 		return

@@ -40,8 +40,8 @@ func newRecipe(a *app, name, from string) error {
 	case a.programs():
 		return a.out.value(map[string]string{"name": name, "path": path})
 	}
-	a.out.line(shownPath(path))
-	a.err.line("  Edit it, then   " + a.hint("lint", clean.Shell(shownPath(path))))
+	a.out.line(a.shownPath(path))
+	a.err.line("  Edit it, then   " + a.hint("lint", clean.Shell(a.shownPath(path))))
 	a.err.line("  What it does    " + a.hint("workflows", "show", name))
 	return nil
 }
@@ -83,7 +83,7 @@ it may do is bound by the rules of its run as any other.`,
 			case a.programs():
 				return a.out.value(map[string]string{"name": args[0], "path": path})
 			}
-			a.out.line(shownPath(path))
+			a.out.line(a.shownPath(path))
 			a.err.line("  Run it   " + a.hint("run", args[0], "--help"))
 			return nil
 		},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestDriver(t *testing.T) {
 	opt := testOptions()
 	opt.Args = []string{"run", "ask", "-o", "jsonl", "--input", "jsonl", "--store", "memory", "--data-dir", t.TempDir()}
 	opt.Stdin, opt.Stdout, opt.Stderr = r, p, &errs
-	code := Main(testConfig(), opt)
+	code := Main(testConfig(os.Getenv), opt)
 	_ = r.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -138,13 +138,13 @@ func (ev *evaluating) evaluate(ctx context.Context, path string) error {
 	}
 	var base *evaluate.Report
 	if ev.baseline != "" {
-		b, err := inside.ReadFile(ev.baseline, maxBaseline)
+		b, err := inside.ReadFile(ev.host().Abs(ev.baseline), maxBaseline)
 		if err == nil {
 			err = json.Unmarshal(b, &base)
 		}
 		if err != nil || base == nil || len(base.Variants) == 0 {
 			to := ev.baseline
-			for n := 1; !missing(to); n++ { // what is there may be anything
+			for n := 1; !missing(ev.host().Abs(to)); n++ { // what is there may be anything
 				if to = "baseline.json"; n > 1 {
 					to = fmt.Sprintf("baseline-%d.json", n)
 				}
@@ -177,10 +177,7 @@ func missing(path string) bool {
 
 // read reads the file, and applies the flags to it.
 func (ev *evaluating) read(path string) error {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return err
-	}
+	abs := ev.host().Abs(path)
 	text, err := inside.ReadFile(abs, recipe.MaxBytes)
 	if err != nil {
 		return usage(fmt.Sprintf("cannot read the file: %v", err), "make one of a run: "+ev.hint("runs", "export", "@last", "--case", "--file", clean.Shell(path)))
@@ -241,7 +238,7 @@ func (ev *evaluating) subject(ctx context.Context, base *host.Host, name, model 
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(filepath.Dir(ev.path), name)
 		}
-		name = shownPath(name)
+		name = ev.shownPath(name)
 		if !strings.ContainsRune(name, filepath.Separator) {
 			name = "." + string(filepath.Separator) + name
 		}
@@ -657,7 +654,7 @@ func (ev *evaluating) report(r *evaluate.Report) error {
 	if ev.junit != "" {
 		b, err := r.JUnit()
 		if err == nil {
-			err = replaceFile(ev.junit, b)
+			err = replaceFile(ev.host().Abs(ev.junit), b)
 		}
 		if err != nil {
 			return &Error{Exit: ExitFailed, Code: "output", Message: fmt.Sprintf("cannot write the results: %v", err), Err: err}

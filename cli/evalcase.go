@@ -38,7 +38,7 @@ func (a *app) exportCase(ctx context.Context, info *runlog.Info, file string) er
 	if w, err := a.host().Find(info.Workflow); err == nil {
 		callersOnly(r, w)
 	} else if _, name, err := a.host().At(info.Workflow + ".yaml"); err == nil && name == info.Workflow { // it was run by its path, probably by this one
-		if at, err := filepath.Rel(filepath.Dir(absolute(cmp.Or(file, name))), absolute(name+".yaml")); err == nil {
+		if at, err := filepath.Rel(filepath.Dir(a.host().Abs(cmp.Or(file, name))), a.host().Abs(name+".yaml")); err == nil {
 			r.Workflow = at
 		}
 	}
@@ -51,7 +51,7 @@ func (a *app) exportCase(ctx context.Context, info *runlog.Info, file string) er
 	}
 	var text []byte
 	if file != "" {
-		if text, err = inside.ReadFile(file, recipe.MaxBytes); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if text, err = inside.ReadFile(a.host().Abs(file), recipe.MaxBytes); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return usage(fmt.Sprintf("cannot read the file: %v", err))
 		}
 	}
@@ -66,10 +66,10 @@ func (a *app) exportCase(ctx context.Context, info *runlog.Info, file string) er
 		_, err = a.out.Write(out)
 		return err
 	}
-	if err := os.WriteFile(file, out, 0o666); err != nil { //nolint:gosec // it is a file of the project, for others to read
+	if err := os.WriteFile(a.host().Abs(file), out, 0o666); err != nil { //nolint:gosec // it is a file of the project, for others to read
 		return usage(fmt.Sprintf("cannot write the file: %v", err))
 	}
-	return a.tell(map[string]string{"run": info.ID, "wrote": absolute(file)}, "wrote "+near(absolute(file)))
+	return a.tell(map[string]string{"run": info.ID, "wrote": a.host().Abs(file)}, "wrote "+a.near(a.host().Abs(file)))
 }
 
 // callersOnly takes out the inputs that a run sets itself, and defaults.

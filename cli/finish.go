@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -190,7 +189,7 @@ func nextSteps(a *app, e *ending) {
 			*o.Report = filepath.Join(dir, "reports", "report.md")
 		}
 		if *o.Report != "" {
-			line("Report", near(*o.Report))
+			line("Report", a.near(*o.Report))
 		}
 	}
 	printAnswers(a, e)
@@ -234,15 +233,10 @@ func nextSteps(a *app, e *ending) {
 	}
 }
 
-// near returns a path relative to the current folder if it lies below.
-func near(path string) string {
-	wd, err := os.Getwd()
-	if err != nil || !filepath.IsAbs(path) {
-		return path
+// near returns a path as shownPath does, and begins one that lies below the current folder with a dot.
+func (a *app) near(path string) string {
+	if short := a.shownPath(path); short != path {
+		return "." + string(filepath.Separator) + short
 	}
-	rel, err := filepath.Rel(wd, path)
-	if err != nil || strings.HasPrefix(rel, "..") {
-		return path
-	}
-	return "." + string(filepath.Separator) + rel
+	return path
 }

@@ -53,7 +53,7 @@ func chain(name string, nodes ...node) *graph.Flow[values, values] {
 	return f
 }
 
-func flows() ([]*workflow.Workflow, error) {
+func flows(env func(string) string) ([]*workflow.Workflow, error) {
 	var out []*workflow.Workflow
 	var errs []error
 	add := func(w *workflow.Workflow, err error) {
@@ -70,7 +70,7 @@ func flows() ([]*workflow.Workflow, error) {
 		return nil, host.NoModel("model openai/x needs an API key", "set OPENAI_API_KEY")
 	}}))
 	add(simple("fickle", "Changes its mind", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {
-		return values{"out": cmp.Or(os.Getenv("TEST_CHANGED"), "as ever")}, nil
+		return values{"out": cmp.Or(env("TEST_CHANGED"), "as ever")}, nil
 	}}))
 	for name, err := range map[string]error{
 		"lateinputs": &workflow.InputsError{Workflow: "lateinputs", Problems: []string{"x: is gone"}},
@@ -96,25 +96,25 @@ func flows() ([]*workflow.Workflow, error) {
 	add(leading())
 	add(crowd())
 	add(simple("poison", "Kills its process", node{Name: "work", Run: func(context.Context, *graph.Task, values) (values, error) {
-		die("poison")
+		die(env, "poison")
 		return values{"out": "alive"}, nil
 	}}))
-	add(simple("pay", "Pays", pay()))
-	tip := pay()
+	add(simple("pay", "Pays", pay(env)))
+	tip := pay(env)
 	tip.OnError = graph.Skip
 	same := func(s values) (values, error) { return s, nil }
 	add(simple("tip", "Pays, or does without", graph.Sub("tips", chain("tips", tip), same, same)))
-	add(versions())
+	add(versions(env))
 	add(leaving())
-	if cache := os.Getenv("TEST_RESEARCH"); cache != "" {
+	if cache := env("TEST_RESEARCH"); cache != "" {
 		add(research.New(&research.Options{Model: func(string) (model.Model, error) { return offline.New(), nil }, CacheDir: cache}))
 	}
 	return out, errors.Join(errs...)
 }
 
 // die kills the process as the system does when memory is short, if the test wants it here.
-func die(where string) {
-	if os.Getenv("TEST_DIE") == where {
+func die(env func(string) string, where string) {
+	if env("TEST_DIE") == where {
 		if p, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = p.Kill()
 		}
@@ -147,11 +147,11 @@ func modelless() (*workflow.Workflow, error) {
 }
 
 // pay has an effect that must not happen twice.
-func pay() node {
+func pay(env func(string) string) node {
 	return node{Name: "transfer", Run: func(ctx context.Context, t *graph.Task, _ values) (values, error) {
 		receipt, err := journal.Do(ctx, t.Scope(), &journal.Effect{Key: "pay", Kind: "tool", Name: "bank", Repeat: journal.RepeatNever},
 			func(context.Context, string) (string, error) {
-				die("pay")
+				die(env, "pay")
 				return "paid now", nil
 			})
 		return values{"out": receipt}, err
@@ -159,17 +159,17 @@ func pay() node {
 }
 
 // versions is a workflow that a newer program has another graph for.
-func versions() (*workflow.Workflow, error) {
+func versions(env func(string) string) (*workflow.Workflow, error) {
 	say := func(name string) node {
 		return node{Name: name, Run: func(context.Context, *graph.Task, values) (values, error) {
-			if name == "second" && os.Getenv("TEST_VERSION") == "" {
+			if name == "second" && env("TEST_VERSION") == "" {
 				return nil, errors.New("not in this version")
 			}
 			return values{"out": name}, nil
 		}}
 	}
 	nodes := []node{say("first"), say("second")}
-	switch os.Getenv("TEST_VERSION") {
+	switch env("TEST_VERSION") {
 	case "2":
 		nodes = append(nodes, say("third"))
 	case "3":

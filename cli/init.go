@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -24,11 +23,7 @@ A folder without documents gets one to quote. Nothing that is there already is c
 
 // initFolder creates the initial files of a folder.
 func initFolder(a *app) error {
-	here, err := filepath.Abs(".")
-	if err != nil {
-		return err
-	}
-	w, err := a.host().WriteFirst(here)
+	w, err := a.host().WriteFirst(a.host().Abs("."))
 	if err != nil {
 		return err
 	}

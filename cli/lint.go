@@ -58,7 +58,7 @@ func lintRecipes(a *app, paths []string) error {
 	recipes, wrong, odd := 0, 0, 0
 	out := []lintedJSON{}
 	for _, r := range reports {
-		l := lintedJSON{transcript.Line(shownPath(r.Path)), transcript.Line(r.Name), []problemJSON{}, []problemJSON{}}
+		l := lintedJSON{transcript.Line(a.shownPath(r.Path)), transcript.Line(r.Name), []problemJSON{}, []problemJSON{}}
 		if r.Recipe {
 			recipes++
 		}

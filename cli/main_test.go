@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	command := func() { os.Exit(Main(testConfig(), testOptions())) }
+	command := func() { os.Exit(Main(testConfig(os.Getenv), testOptions())) }
 	testscript.Main(leaks{m}, map[string]func(){"superstep": command, "flows": command, "scripted": acpAgent, "nothing": func() { os.Exit(0) }}) // flows is what it is called beside the whole command
 }
 
@@ -64,11 +64,20 @@ func acpAgent() {
 	})
 }
 
-// leaks finds goroutines that the tests leave behind.
+// leaks finds goroutines, pipes, sockets and processes that the tests leave behind.
 type leaks struct{ m *testing.M }
 
 func (l leaks) Run() int {
+	before := streams()
 	code := l.m.Run()
+	if left := len(streams()) - len(before); code == 0 && left > 0 {
+		println("descriptors are left:", left, strings.Join(streams(), " "))
+		return 1
+	}
+	if left := children(); code == 0 && left != "" {
+		println("child processes are left:", left)
+		return 1
+	}
 	if err := goleak.Find(); code == 0 && err != nil {
 		println(err.Error())
 		return 1
@@ -77,15 +86,15 @@ func (l leaks) Run() int {
 }
 
 // testConfig is that of a program with the workflows of flows_test.go, and without models.
-func testConfig() *host.Config {
-	own, err := flows()
+func testConfig(env func(string) string) *host.Config {
+	own, err := flows(env)
 	if err != nil {
 		panic(err)
 	}
 	cfg := &host.Config{Name: "superstep", Workflows: own, Stores: stores.All(), NoModels: true}
 	for i := range cfg.Stores {
 		cfg.Stores[i].Open = func(ctx context.Context, opt *runlog.OpenOptions) (runlog.Store, io.Closer, error) {
-			if os.Getenv("TEST_NO_STORE") != "" {
+			if env("TEST_NO_STORE") != "" {
 				panic("the store was opened")
 			}
 			return stores.Open(ctx, opt)

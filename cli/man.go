@@ -15,10 +15,11 @@ func manCommand(a *app) *cobra.Command {
 		Example: examples(a.cfg.Name, "man ~/.local/share/man/man1", "then: man "+a.cfg.Name+"-runs"),
 		Args:    nargs(1, 1, "man: name the folder to write to"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // others may read manual pages
+			dir := a.host().Abs(args[0])
+			if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // others may read manual pages
 				return fmt.Errorf("man: %w", err)
 			}
-			return manual.Write(cmd.Root(), args[0], a.cfg.Name+" "+a.opt.Version, globalHelp(a))
+			return manual.Write(cmd.Root(), dir, a.cfg.Name+" "+a.opt.Version, globalHelp(a))
 		},
 	}
 }

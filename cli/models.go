@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -217,7 +216,7 @@ func modelsUpdate(a *app) *cobra.Command {
 			}
 			p, err := m.UpdatePrices(args[0], force)
 			if errors.As(err, new(*fs.PathError)) && errors.Is(err, fs.ErrNotExist) {
-				return usage("there is no file " + filepath.Clean(absolute(args[0])))
+				return usage("there is no file " + a.host().Abs(args[0]))
 			}
 			if err != nil {
 				return err

@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -79,6 +77,9 @@ func TestModels(t *testing.T) {
 		RequireExplicitExec: true,
 		Condition:           scriptCondition,
 		Setup: func(e *testscript.Env) error {
+			if err := callInProcess(e, "testdata/models", map[string]hosted{"superstep": wholeProgram}); err != nil {
+				return err
+			}
 			e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("HOME", e.WorkDir+"/home")
 			e.Setenv("XDG_CONFIG_HOME", e.WorkDir+"/conf")
@@ -87,18 +88,7 @@ func TestModels(t *testing.T) {
 			servers(t, e.Setenv, e.Defer)
 			return os.MkdirAll(e.WorkDir+"/conf/superstep", 0o700)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": func(ts *testscript.TestScript, _ bool, args []string) {
-				want, err := strconv.Atoi(args[0])
-				ts.Check(err)
-				expect(ts, want, args[1:])
-			},
-			"isjson": func(ts *testscript.TestScript, _ bool, _ []string) {
-				if !json.Valid([]byte(ts.ReadFile("stdout"))) {
-					ts.Fatalf("stdout is not JSON:\n%s", ts.ReadFile("stdout"))
-				}
-			},
-		},
+		Cmds: scriptCommands(),
 	})
 }
 

@@ -30,11 +30,11 @@ func addResume(a *app, cmd *cobra.Command, ref *string, yes *bool) {
 }
 
 // plansFile reports whether --plan is followed by the file of a plan, as in `run ralph --plan plan.yaml`.
-func plansFile(args []string) bool {
+func (a *app) plansFile(args []string) bool {
 	if len(args) != 2 || args[0] != ralph {
 		return false
 	}
-	info, err := os.Stat(args[1])
+	info, err := os.Stat(a.host().Abs(args[1]))
 	return err == nil && info.Mode().IsRegular()
 }
 

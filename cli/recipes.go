@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -23,7 +22,7 @@ func findWorkflow(a *app, name string) (*workflow.Workflow, error) {
 	out := &Error{Exit: ExitUsage, Code: "unknown_workflow", Message: err.Error(), Err: err}
 	if _, none := a.host().Find("research"); none == nil && strings.ContainsAny(strings.TrimSpace(name), " \t\n") {
 		docs := "DIR"
-		if host.HasDocuments(".") && !atHome(a) {
+		if !atHome(a) && host.HasDocuments(a.cfg.Dir) {
 			docs = "."
 		}
 		question := clean.Shell(name)
@@ -104,7 +103,7 @@ func trustRecipe(a *app, d *host.Decision, why error) error {
 		Next: []string{"look at it and decide: " + a.hint("trust", d.Name)},
 	}
 	if d.File != "" {
-		refused.Next = append(refused.Next, "or run the file by its path, which agrees to it this once: "+a.hint("run", clean.Shell(shownPath(d.File))))
+		refused.Next = append(refused.Next, "or run the file by its path, which agrees to it this once: "+a.hint("run", clean.Shell(a.shownPath(d.File))))
 	}
 	if !a.tty.Asks() || d.Digest == "" {
 		return refused
@@ -118,12 +117,9 @@ func trustRecipe(a *app, d *host.Decision, why error) error {
 
 // shownPath returns a path as a user would type it: relative to the current folder if it lies
 // below.
-func shownPath(path string) string {
-	here, err := os.Getwd()
-	if err == nil {
-		if real, err := filepath.EvalSymlinks(here); err == nil {
-			here = real
-		}
+func (a *app) shownPath(path string) string {
+	real, _ := filepath.EvalSymlinks(a.cfg.Dir) // "" is above nothing
+	for _, here := range []string{a.cfg.Dir, real} {
 		if rel, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(rel) {
 			return rel
 		}

@@ -440,7 +440,7 @@ func greeting(ctx context.Context, a *app, set workflow.Set) string {
 		case n == 5 || needs && !able:
 			continue
 		case w.Name == "research":
-			if !folder || !host.HasDocuments(".") {
+			if !folder || !host.HasDocuments(a.cfg.Dir) {
 				continue
 			}
 			pairs = append(pairs, `run research "`+firstQuestion+`" --docs .`, w.Description)
@@ -472,10 +472,7 @@ func hasModel(ctx context.Context, a *app) bool {
 
 // atHome reports whether the current folder is the user's home or the root of a disk, which are too large to search.
 func atHome(a *app) bool {
-	here, err := os.Getwd()
-	if err != nil {
-		return true
-	}
+	here := a.cfg.Dir
 	at, err := os.Stat(here)
 	home, missing := os.Stat(a.cfg.Env("HOME"))
 	return err != nil || filepath.Dir(here) == here || missing == nil && os.SameFile(at, home)

@@ -159,7 +159,7 @@ func raised(e *runlog.BudgetError) []string {
 
 func newRunCommand(a *app) *cobra.Command {
 	var r running
-	var g arguments.Given
+	g := arguments.Given{Dir: a.cfg.Dir}
 	var q queueing
 	var ref, stopped string // of the run to continue, and of that to resume
 	var yes bool
@@ -204,7 +204,7 @@ func newRunCommand(a *app) *cobra.Command {
 		if i := slices.Index(g.Pairs, driven); i >= 0 {
 			r.input, g.Pairs = driven, slices.Delete(g.Pairs, i, i+1)
 		}
-		if plansFile(args) {
+		if a.plansFile(args) {
 			r.plan = false
 		}
 		if yes && args[0] != ralph {

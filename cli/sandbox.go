@@ -7,7 +7,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -76,22 +76,20 @@ func runSandboxed(ctx context.Context, a *app, l leave, args []string) error {
 		}
 		return errors.Join(&Error{Exit: ExitFailed, Code: "sandbox", Message: "the command was not run: there is no sandbox to run it in: " + why}, s.Close())
 	}
-	path, err := exec.LookPath(args[0])
-	if err == nil {
-		path, err = filepath.Abs(path)
-	}
+	path, err := a.host().Program(args[0])
 	if err != nil {
 		return errors.Join(usage(err.Error()), s.Close())
 	}
-	dir, err := os.Getwd()
-	if err != nil {
-		dir = a.host().Dir()
-	}
 	c := s.Command(ctx, append(procgroup.Base(a.cfg.Environ), procgroup.GitSafe()...), path, args[1:]...)
-	c.Dir, c.Stdin, c.Stdout, c.Stderr = dir, os.Stdin, os.Stdout, os.Stderr
-	if err = c.Start(); err == nil {
+	c.Dir = a.cfg.Dir
+	done, err := a.attach(c)
+	if err == nil {
+		err = c.Start()
+	}
+	if err == nil {
 		err = c.Wait()
 	}
+	done()
 	for _, refused := range c.Refusals() {
 		a.err.line("sandbox: " + transcript.Line(refused))
 	}
@@ -101,4 +99,42 @@ func runSandboxed(ctx context.Context, a *app, l leave, args []string) error {
 		return &Error{Exit: max(exit.ExitCode(), 1), Code: "command", Message: args[0] + ": " + exit.Error()}
 	}
 	return err
+}
+
+// attach gives the streams of this command to another, through pipes if they are no files. Call done when the other has ended.
+func (a *app) attach(c *sandbox.Cmd) (done func(), err error) {
+	var closers []func()
+	pipe := func() (r, w *os.File) {
+		if err == nil {
+			r, w, err = os.Pipe()
+		}
+		return r, w
+	}
+	if in, ok := a.opt.Stdin.(*os.File); ok {
+		c.Stdin = in
+	} else if r, w := pipe(); err == nil {
+		c.Stdin, closers = r, append(closers, func() { _ = r.Close() })
+		go func() {
+			_, _ = io.Copy(w, a.opt.Stdin) // the other may not read it
+			_ = w.Close()
+		}()
+	}
+	for _, x := range []struct {
+		to   io.Writer
+		file **os.File
+	}{{a.opt.Stdout, &c.Stdout}, {a.opt.Stderr, &c.Stderr}} {
+		if out, ok := x.to.(*os.File); ok {
+			*x.file = out
+		} else if r, w := pipe(); err == nil {
+			*x.file = w
+			var copying sync.WaitGroup
+			copying.Go(func() { _, _ = io.Copy(x.to, r) })
+			closers = append(closers, func() { _ = w.Close(); copying.Wait(); _ = r.Close() })
+		}
+	}
+	return func() {
+		for _, end := range closers {
+			end()
+		}
+	}, err
 }

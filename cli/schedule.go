@@ -37,7 +37,7 @@ start one with "` + n + ` worker". Each time has one run, however many workers t
 
 func scheduleAdd(a *app) *cobra.Command {
 	var s superstep.Schedule
-	var g arguments.Given
+	g := arguments.Given{Dir: a.cfg.Dir}
 	var r running
 	var anywhere bool
 	cmd := &cobra.Command{

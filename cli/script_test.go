@@ -2,10 +2,8 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -22,7 +20,8 @@ import (
 
 // The scripts are sessions at the command line; those of its conventions are TestConventions. Besides the usual commands they have:
 //
-//	code N cmd...        run it and expect that exit code
+//	code N cmd...        run it in this process and expect that exit code
+//	code N exec cmd...   the same with a process, as for what is no command of ours
 //	within D cmd...      as code 0, and no longer than that beside a program that does nothing
 //	isjson               standard output is one JSON value
 //	isjsonl [exit]       it is one stream of events, the last run.finished with that exit code
@@ -33,8 +32,8 @@ import (
 // Every event that the commands print, wherever to, is checked against its schema: of the command in this package by testOptions, of
 // the whole one by code and its like.
 //
-// They start the command a thousand times, which takes a race detector longer than all other tests
-// together; so they run without one. The tests that call the package run with it.
+// What has to do with signals, pipes or standard input starts processes. A race detector makes these slow; so the scripts run without
+// one. The tests that call the package run with it.
 func TestScripts(t *testing.T) {
 	faults.Unraced(t)
 	faults.HangsUp(t)
@@ -43,6 +42,9 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Condition:           scriptCondition,
 		Setup: func(e *testscript.Env) error {
+			if err := callInProcess(e, "testdata/script", map[string]hosted{"superstep": testProgram}); err != nil {
+				return err
+			}
 			e.Setenv("SUPERSTEP_DATA_DIR", e.WorkDir+"/data")
 			e.Setenv("HOME", e.WorkDir+"/home")
 			e.Setenv("XDG_CONFIG_HOME", e.WorkDir+"/home/.config")
@@ -77,7 +79,7 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 			best, nothing := 2*time.Hour, time.Hour
 			took := func(cmd ...string) time.Duration {
 				start := time.Now()
-				expect(ts, 0, cmd)
+				expect(ts, 0, append([]string{"exec"}, cmd...))
 				return time.Since(start)
 			}
 			for tries := time.Now(); best-nothing > limit && time.Since(tries) < 30*time.Second; { // the machine may be busy with something else
@@ -111,34 +113,27 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 }
 
 func expect(ts *testscript.TestScript, want int, args []string) {
-	err := ts.Exec(args[0], args[1:]...)
-	got := 0
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		got = exit.ExitCode()
-	} else {
-		ts.Check(err)
-	}
+	got, out := call(ts, args)
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
-	checkEvents(ts)
+	checkEvents(ts, out)
 }
 
 // checker checks all events that a script prints.
 var checker = sync.OnceValues(eventstest.New)
 
-func checkEvents(ts *testscript.TestScript) int {
+func checkEvents(ts *testscript.TestScript, out string) int {
 	c, err := checker()
 	ts.Check(err)
-	n, err := c.All([]byte(ts.ReadFile("stdout")))
+	n, err := c.All([]byte(out))
 	ts.Check(err)
 	return n
 }
 
 func isJSONLines(ts *testscript.TestScript, _ bool, args []string) {
 	lines := strings.Split(strings.TrimSuffix(ts.ReadFile("stdout"), "\n"), "\n")
-	if n := checkEvents(ts); n != len(lines) {
+	if n := checkEvents(ts, ts.ReadFile("stdout")); n != len(lines) {
 		ts.Fatalf("%d lines are %d events", len(lines), n)
 	}
 	var last struct {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"path/filepath"
 
 	"github.com/spf13/pflag"
 
@@ -22,7 +21,7 @@ func serveACP(ctx context.Context, a *app, flags *pflag.FlagSet) error {
 	}
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
-	b := &terminalBackend{a: a, global: append(a.globalArgs(), a.absolute()...)}
+	b := &terminalBackend{a: a, global: append(a.globalArgs(), a.fixFolders()...)}
 	rules := a.runFlags(flags)
 	var opened []*host.Host
 	defer func() {
@@ -40,7 +39,7 @@ func serveACP(ctx context.Context, a *app, flags *pflag.FlagSet) error {
 				return nil, in.wrong
 			}
 			opened = append(opened, in.opened)
-			return &terminalBackend{a: &in, global: b.global, rules: rules, dir: dir}, nil
+			return &terminalBackend{a: &in, global: b.global, rules: rules}, nil
 		},
 	})
 	if ctx.Err() != nil {
@@ -49,15 +48,21 @@ func serveACP(ctx context.Context, a *app, flags *pflag.FlagSet) error {
 	return err
 }
 
-// absolute returns the global flags with paths that are relative to the folder of this process, for processes in other folders.
-func (a *app) absolute() []string {
-	out := []string{"--data-dir=" + a.host().DataDir()}
-	if p, err := a.host().Place(); err == nil && p.Path != "" && a.set.store != "" {
-		out = append(out, "--store="+p.String())
+// fixFolders makes the paths of the global flags absolute, for work in other folders, and returns these flags for other processes.
+func (a *app) fixFolders() []string {
+	s, h := &a.set, a.host()
+	out := []string{"--data-dir=" + h.DataDir()}
+	if p, err := h.Place(); err == nil && p.Path != "" && s.store != "" {
+		s.store = p.String()
+		out = append(out, "--store="+s.store)
 	}
-	for flag, path := range map[string]string{"config": a.set.config, "store-key-file": a.set.keyFile} {
-		if abs, err := filepath.Abs(path); err == nil && path != "" {
-			out = append(out, "--"+flag+"="+abs)
+	if s.dataDir != "" {
+		s.dataDir = h.DataDir()
+	}
+	for flag, path := range map[string]*string{"config": &s.config, "store-key-file": &s.keyFile} {
+		if *path != "" {
+			*path = h.Abs(*path)
+			out = append(out, "--"+flag+"="+*path)
 		}
 	}
 	return out

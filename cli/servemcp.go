@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -59,11 +58,8 @@ type serving struct {
 // newServing returns what serve --mcp --workflows serves. Flags are those of the command that its runs have, too.
 func newServing(a *app, flags *pflag.FlagSet) (*serving, error) {
 	dir := a.host().Dir()
-	if wd, err := os.Getwd(); dir == "" {
-		if err != nil {
-			return nil, err
-		}
-		dir = wd
+	if dir == "" {
+		return nil, errors.New("the folder to work in is gone")
 	}
 	s := &serving{terminalBackend: &terminalBackend{a: a, global: a.globalArgs()}, every: 10 * time.Second, answer: a.hint("runs", "answer"), resume: a.hint("runs", "resume")}
 	s.prefix = fmt.Sprintf("mcp-%x-", sha256.Sum256([]byte(dir)))[:12] + "-"

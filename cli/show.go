@@ -224,7 +224,7 @@ func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *hos
 		put("  %s %s", p.Yellow("waits:"), listed.Reason)
 	}
 	if folder != "" {
-		put("  files in %s", transcript.Line(shownPath(folder)))
+		put("  files in %s", transcript.Line(a.shownPath(folder)))
 	}
 	if tokens := r.Usage.In + r.Usage.Out; tokens > 0 || len(r.Agents) > 0 {
 		put("  %s tokens (%s in, %s out), %s", inwords.Count(tokens), inwords.Count(r.Usage.In), inwords.Count(r.Usage.Out), inwords.Plural(len(r.Agents), "agent")+costOf(r.Used().Cost, min(len(r.Agents), int(r.Spent.Tokens))))

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -42,7 +41,7 @@ func (a *app) terminal(ctx context.Context, run string) error {
 	}
 	opt.Theme = tui.Palette(theme)
 	a.terminalFiles(opt)
-	if exe, err := os.Executable(); err == nil {
+	if exe, err := a.file(); err == nil {
 		opt.Program = append([]string{exe}, b.global...)
 	}
 	ended := make(chan os.Signal, 1) // by which the terminal restores the screen and ends
@@ -101,7 +100,6 @@ func (a *app) setting(name string) string {
 type terminalBackend struct {
 	a      *app
 	global []string // the flags that the terminal was started with
-	dir    string   // to work in, "" for that of the process
 	rules  []string // flags of each run
 
 	mu sync.Mutex // an app is for one goroutine
@@ -174,12 +172,12 @@ func (b *terminalBackend) Start(ctx context.Context, s *tui.Start) (string, erro
 		defer func() { _ = os.Remove(file) }()
 		args = detach.Args(args, "--inputs="+file)
 	}
-	exe, err := os.Executable()
+	args = detach.Args(args, slices.Concat([]string{"--on-ask=ask", "--output=text", "--plain"}, b.rules, b.global)...)
+	cmd, err := b.a.again(context.WithoutCancel(ctx), args...)
 	if err != nil {
 		return "", err
 	}
-	args = detach.Args(args, slices.Concat([]string{"--on-ask=ask", "--output=text", "--plain"}, b.rules, b.global)...)
-	p, err := detach.Start(ctx, exe, b.dir, args, dir, func(id string) string {
+	p, err := detach.Start(ctx, cmd, dir, func(id string) string {
 		dir, _ := b.host().Folder(id)
 		return dir
 	})
@@ -256,7 +254,7 @@ func (b *terminalBackend) Catalog(ctx context.Context) (*tui.Catalog, error) {
 		c.Untrusted = len(slices.DeleteFunc(items, func(d host.Decision) bool { return d.State == host.Trusted }))
 	}
 	c.Broken = h.Broken()
-	c.Documents = !atHome(b.a) && host.HasDocuments(".")
+	c.Documents = !atHome(b.a) && host.HasDocuments(b.a.cfg.Dir)
 	if dir, _ := h.Folder("id"); dir != "" {
 		c.RunFiles = filepath.Dir(dir)
 	}
@@ -288,12 +286,10 @@ func (b *terminalBackend) Inbox(ctx context.Context) ([]host.InboxItem, error) {
 
 // Command implements tui.Backend by this program.
 func (b *terminalBackend) Command(ctx context.Context, args ...string) (string, error) {
-	exe, err := os.Executable()
+	cmd, err := b.a.again(ctx, detach.Args(args, append(slices.Clone(b.global), "--no-input", "--color=never")...)...)
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, exe, detach.Args(args, append(slices.Clone(b.global), "--no-input", "--color=never")...)...)
-	cmd.Dir = b.dir
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 3*time.Second // it ends what it has started
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem

@@ -91,7 +91,7 @@ A folder is a skill, with a file SKILL.md, or holds skills. Without one they are
 such as skills and .claude/skills.`,
 		Example: examples(a.cfg.Name, "skills validate", "", "skills validate skills/web-research", "", "skills validate .claude/skills -o json", ""),
 		RunE: func(_ *cobra.Command, args []string) error {
-			reports, err := host.ValidateSkills(args...)
+			reports, err := a.here().ValidateSkills(args...)
 			if err != nil {
 				return err
 			}
@@ -118,7 +118,7 @@ func printReports(a *app, reports []host.Report, what string) error {
 	out := []reportJSON{}
 	for _, r := range reports {
 		n += r.Checked
-		row := reportJSON{shownPath(r.Path), []finding{}, []finding{}}
+		row := reportJSON{a.shownPath(r.Path), []finding{}, []finding{}}
 		for _, x := range r.Problems {
 			f, word := finding{x.Code, where(x.File, x), x.Text}, "error "
 			if x.Warning {

@@ -59,7 +59,7 @@ type Configuration struct {
 	Path     string
 	Settings []Setting // in the order of the file; none if it has a mistake
 	Err      error     // has every mistake in it
-	home     string
+	host     *Host
 }
 
 // A Setting is a line of a configuration.
@@ -132,7 +132,7 @@ func (c *Configuration) Setting(name string) *Setting {
 func (h *Host) Configuration(path string) *Configuration {
 	path = cmp.Or(path, h.cfg.Env("SUPERSTEP_CONFIG"))
 	usual := filepath.Join(h.ConfigDir(), "config.yaml")
-	c := &Configuration{Path: cmp.Or(path, usual), home: h.Home()}
+	c := &Configuration{Path: h.Abs(cmp.Or(path, usual)), host: h}
 	b, err := c.read()
 	other := filepath.Join(h.ConfigDir(), "config.yml")
 	_, misnamed := os.Lstat(other)
@@ -142,7 +142,7 @@ func (h *Host) Configuration(path string) *Configuration {
 	case errors.Is(err, fs.ErrNotExist) && path == "":
 	case err != nil:
 		if file, ok := errors.AsType[*fs.PathError](err); ok {
-			err = fmt.Errorf("%s: %w", absolute(c.Path), file.Err)
+			err = fmt.Errorf("%s: %w", c.Path, file.Err)
 		}
 		c.Err = mistake(fmt.Sprintf("cannot read the configuration: %v", err))
 	default:
@@ -318,10 +318,10 @@ func (c *Configuration) atHome(name, value string) (string, error) {
 	if m == nil || known[name] != "path" && known[name] != "store" {
 		return value, nil
 	}
-	if c.home == "" {
+	if c.host.Home() == "" {
 		return "", errors.New("wants the whole path: the folder of ~ is not known")
 	}
-	return m[1] + filepath.Join(c.home, value[len(m[0]):]), nil
+	return m[1] + filepath.Join(c.host.Home(), value[len(m[0]):]), nil
 }
 
 // checkSetting returns why a setting cannot have a value, nil if it can.
@@ -403,12 +403,12 @@ func (c *Configuration) Set(name, value string) error {
 	case "store":
 		value = strings.TrimSpace(value)
 		if p, err := runlog.ParsePlace(value); err == nil && p.Path != "" && !home {
-			p.Path = absolute(p.Path)
+			p.Path = c.host.Abs(p.Path)
 			value = p.String()
 		}
 	case "path":
 		if !home && value != "" {
-			value = absolute(value)
+			value = c.host.Abs(value)
 		}
 	case "bool", "count", "money", "duration":
 		return c.rewrite(name, name+": "+value)

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -247,7 +246,7 @@ func (h *Host) noAgent(name string, all []outside) error {
 	return mistake(fmt.Sprintf("there is no external agent %q%s (its command would be in %s)", name, suggest.Hint(name, names), filepath.Join(h.ConfigDir(), agentsFile)))
 }
 
-func (h *Host) find(o *outside) (string, error) { return exec.LookPath(o.Argv[0]) }
+func (h *Host) find(o *outside) (string, error) { return h.Program(o.Argv[0]) }
 
 // loopback reports whether an address is on this machine.
 func loopback(address string) bool {

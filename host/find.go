@@ -161,7 +161,7 @@ func (h *Host) IsFile(word string) bool {
 	if _, err := h.read().set.Find(word); err == nil || h.unusable(word) != nil {
 		return false
 	}
-	info, err := os.Stat(word)
+	info, err := os.Stat(h.Abs(word))
 	return err == nil && info.Mode().IsRegular()
 }
 
@@ -207,10 +207,7 @@ func (h *Host) loadRecipe(path string) (*catalog.RecipeFile, error) {
 
 // loadAny is like loadRecipe, but accepts a recipe with mistakes. The entry then has no recipe.
 func (h *Host) loadAny(path string) (*catalog.RecipeFile, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
+	abs := h.Abs(path)
 	info, err := os.Stat(abs)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

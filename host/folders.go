@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"github.com/adrg/xdg"
 
 	"github.com/superstep-dev/superstep/internal/catalog"
+	"github.com/superstep-dev/superstep/internal/procgroup"
 )
 
 // DataDir returns the folder where runs are kept.
@@ -25,23 +27,39 @@ func (h *Host) ConfigDir() string { return h.folder("", "XDG_CONFIG_HOME", xdg.C
 
 // Home returns the user's home, or "" if it is unknown.
 func (h *Host) Home() string {
-	home := h.cfg.Env("HOME")
-	if !filepath.IsAbs(home) {
-		home, _ = os.UserHomeDir() // "" is no home
+	for _, variable := range []string{"HOME", "USERPROFILE"} {
+		if home := h.cfg.Env(variable); filepath.IsAbs(home) {
+			return home
+		}
 	}
-	return home
+	return ""
+}
+
+// Temp returns the folder for temporary files.
+func (h *Host) Temp() string { return cmp.Or(h.cfg.Env("TMPDIR"), os.TempDir()) }
+
+// Abs returns the absolute path of one that the user gave: a relative one is relative to the folder to work in.
+func (h *Host) Abs(path string) string {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(h.cfg.Dir, path)
+	}
+	return filepath.Clean(path)
+}
+
+// Program returns the path of a program, by its own path or by the PATH of the environment.
+func (h *Host) Program(name string) (string, error) {
+	if filepath.Base(name) != name {
+		name = h.Abs(name)
+	}
+	return procgroup.Look(h.cfg.Environ, name)
 }
 
 // Dir returns the folder of the project, or "" without a project.
 func (h *Host) Dir() string {
-	here := h.cfg.Dir
-	if here == "" {
-		var err error
-		if here, err = os.Getwd(); err != nil {
-			return ""
-		}
+	if h.cfg.Dir == "" {
+		return ""
 	}
-	return rootOf(here, h.Home())
+	return rootOf(h.cfg.Dir, h.Home())
 }
 
 // RunDir returns the folder of a run, which users and other tools read. Each store has its own.
@@ -82,26 +100,19 @@ func (h *Host) runtimeDir() string {
 
 // homeless reports whether no folder for runs is known.
 func (h *Host) homeless() bool {
-	_, err := os.UserHomeDir()
-	return err != nil && h.cfg.DataDir == "" && !filepath.IsAbs(h.cfg.Env("XDG_DATA_HOME"))
+	return h.Home() == "" && h.cfg.DataDir == "" && !filepath.IsAbs(h.cfg.Env("XDG_DATA_HOME"))
 }
 
-func (h *Host) folder(given, variable, home string) string {
+func (h *Host) folder(given, variable, usual string) string {
 	if given == "" {
 		if v := h.cfg.Env(variable); filepath.IsAbs(v) { // the XDG specification ignores others
-			home = v
+			usual = v
+		} else if below, err := filepath.Rel(xdg.Home, usual); err == nil && filepath.IsLocal(below) && h.Home() != "" {
+			usual = filepath.Join(h.Home(), below)
 		}
-		given = filepath.Join(home, "superstep")
+		given = filepath.Join(usual, "superstep")
 	}
-	return absolute(given)
-}
-
-// absolute returns an absolute path if it can be determined.
-func absolute(path string) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		return abs
-	}
-	return path
+	return h.Abs(given)
 }
 
 // rootOf returns the root of the project that a folder belongs to. The root is the nearest folder,

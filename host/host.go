@@ -38,7 +38,7 @@ type Config struct {
 	Name    string              // what the program is called; defaults to its file's name. The store is called so, too
 	Env     func(string) string // defaults to os.Getenv
 	Environ []string            // all of the environment, to know what must not be written; defaults to os.Environ
-	Dir     string              // the folder to work in; defaults to the process's own
+	Dir     string              // the folder to work in, to which the user's paths are relative; defaults to the process's own
 	// Workflows are the program's own workflows. Built-in workflows and recipes are available as well. Their nodes may name
 	// agents and tools; see Agent and Tool.
 	Workflows []*workflow.Workflow
@@ -155,7 +155,9 @@ func Open(_ context.Context, cfg *Config) (*Host, error) {
 	if c.Environ == nil {
 		c.Environ = os.Environ()
 	}
-	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
+	if c.Dir == "" {
+		c.Dir, _ = os.Getwd() // "" if the folder is gone
+	} else if !filepath.IsAbs(c.Dir) {
 		return nil, errors.New("the folder to work in is not absolute: " + c.Dir)
 	}
 	if !c.Settled {

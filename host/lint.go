@@ -66,10 +66,7 @@ func (h *Host) Lint(paths ...string) ([]Report, error) {
 
 // recipesAt returns the project's recipes in a file or a folder.
 func (h *Host) recipesAt(p *project, path string) ([]*catalog.RecipeFile, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
+	abs := h.Abs(path)
 	info, err := os.Stat(abs)
 	files := []string{path}
 	switch {
@@ -136,13 +133,9 @@ func (h *Host) Validate(ctx context.Context, kind string) (*Report, error) {
 
 // ValidateSkills checks skills against the format: a folder is one or holds several. Without names, it checks the skill folders
 // of the project in the current folder.
-func ValidateSkills(dirs ...string) ([]Report, error) {
+func (h *Host) ValidateSkills(dirs ...string) ([]Report, error) {
 	if len(dirs) == 0 {
-		here, err := os.Getwd()
-		if err != nil {
-			return nil, err
-		}
-		for _, dir := range catalog.SkillFolders(here) {
+		for _, dir := range catalog.SkillFolders(h.cfg.Dir) {
 			if info, err := os.Stat(dir); err == nil && info.IsDir() {
 				dirs = append(dirs, dir)
 			}
@@ -150,10 +143,11 @@ func ValidateSkills(dirs ...string) ([]Report, error) {
 	}
 	var out []Report
 	for _, dir := range dirs {
-		if _, err := os.Stat(dir); err != nil {
-			return nil, mistake("skills validate: there is no folder " + absolute(dir))
+		abs := h.Abs(dir)
+		if _, err := os.Stat(abs); err != nil {
+			return nil, mistake("skills validate: there is no folder " + abs)
 		}
-		found := skill.Validate(dir)
+		found := skill.Validate(abs)
 		r := Report{Path: dir, Checked: found.Skills}
 		for _, f := range slices.Concat(found.Errors, found.Warnings) {
 			r.Problems = append(r.Problems, &recipe.Problem{

@@ -299,7 +299,7 @@ func pricesInfo(t *prices.Table, path string) ModelPrices {
 
 // UpdatePrices installs the prices in a file as the user's. Force accepts prices that are older than the current ones.
 func (h *Host) UpdatePrices(file string, force bool) (*ModelPrices, error) {
-	t, path, err := prices.Install(h.ConfigDir(), file, force)
+	t, path, err := prices.Install(h.ConfigDir(), h.Abs(file), force)
 	var wrong *prices.Error
 	var older *prices.OlderError
 	switch {

@@ -240,7 +240,7 @@ func (h *Host) Export(ctx context.Context, id string, opt *ExportOptions) error 
 	}
 	r := h.Redactor()
 	if opt.Dir != "" {
-		return rundir.Write(ctx, store, id, opt.Dir, &rundir.Options{Redactor: r, Plain: opt.Unredacted, Log: true})
+		return rundir.Write(ctx, store, id, h.Abs(opt.Dir), &rundir.Options{Redactor: r, Plain: opt.Unredacted, Log: true})
 	}
 	if opt.Unredacted {
 		r = nil
@@ -248,14 +248,15 @@ func (h *Host) Export(ctx context.Context, id string, opt *ExportOptions) error 
 	if opt.File == "" {
 		return archive.Export(ctx, store, id, opt.Out, r)
 	}
-	if there, err := os.Lstat(opt.File); err == nil && !there.Mode().IsRegular() { // a link, a pipe, a device
-		f, err := os.OpenFile(opt.File, os.O_WRONLY|os.O_TRUNC, 0)
+	file := h.Abs(opt.File)
+	if there, err := os.Lstat(file); err == nil && !there.Mode().IsRegular() { // a link, a pipe, a device
+		f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
 		if err != nil {
 			return cannotWrite(opt.File, err)
 		}
 		return errors.Join(archive.Export(ctx, store, id, f, r), f.Close())
 	}
-	t, err := os.CreateTemp(filepath.Dir(opt.File), ".export-*")
+	t, err := os.CreateTemp(filepath.Dir(file), ".export-*")
 	if err != nil {
 		return cannotWrite(opt.File, err)
 	}
@@ -263,7 +264,7 @@ func (h *Host) Export(ctx context.Context, id string, opt *ExportOptions) error 
 	if err := errors.Join(archive.Export(ctx, store, id, t, r), t.Sync(), t.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(t.Name(), opt.File); err != nil {
+	if err := os.Rename(t.Name(), file); err != nil {
 		return fmt.Errorf("writing the export: %w", err)
 	}
 	return nil
@@ -288,7 +289,7 @@ func (h *Host) Import(ctx context.Context, r io.Reader, as string) (runlog.Info,
 		_, err = file.Seek(0, io.SeekCurrent)
 	}
 	if !ok || err != nil {
-		t, err := os.CreateTemp("", "import-*")
+		t, err := os.CreateTemp(h.Temp(), "import-*")
 		if err != nil {
 			return runlog.Info{}, err
 		}

@@ -123,7 +123,7 @@ func (p *project) openSandbox(policy *permit.Policy, own *sandbox.Needs) (s *san
 	if p.dir != "" && p.dir == home {
 		return nil, fmt.Errorf("commands could read and write all of the home folder %s: start Superstep in the folder of a project", p.h.Home())
 	}
-	o := &sandbox.Options{Root: p.dir, Home: p.h.Home(), Environ: p.h.cfg.Environ, Private: p.h.private()}
+	o := &sandbox.Options{Root: p.dir, Home: p.h.Home(), Environ: p.h.cfg.Environ, Temp: p.h.Temp(), Private: p.h.private()}
 	if p.dir != "" && slices.ContainsFunc(o.Private, func(own string) bool { return trust.Resolved(own) == p.dir }) {
 		return nil, fmt.Errorf("commands could change what Superstep itself keeps in %s: start Superstep in the folder of a project", p.dir)
 	}
@@ -229,7 +229,7 @@ func (h *Host) sandboxMode() (string, error) {
 	h.all.probing.Lock() // it starts processes, and always finds the same
 	defer h.all.probing.Unlock()
 	if h.all.probed == "" {
-		s, err := sandbox.New(&sandbox.Options{Home: h.Home(), Environ: h.cfg.Environ})
+		s, err := sandbox.New(&sandbox.Options{Home: h.Home(), Environ: h.cfg.Environ, Temp: h.Temp()})
 		if err != nil {
 			return "", err
 		}

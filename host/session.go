@@ -237,7 +237,7 @@ func (s *Session) scriptTools(ctx context.Context, use *usage) []*tool.Tool {
 
 // scriptOptions returns the options for loading tools in files.
 func (p *project) scriptOptions(in *sandbox.Sandbox) *script.Options {
-	return &script.Options{Environ: p.h.cfg.Environ, Directory: p.dir, Worktree: p.dir, Reserved: toolnames.Builtin(), Sandbox: in}
+	return &script.Options{Environ: p.h.cfg.Environ, Temp: p.h.Temp(), Directory: p.dir, Worktree: p.dir, Reserved: toolnames.Builtin(), Sandbox: in}
 }
 
 // load loads the tools in files that may be used, and that are used.

@@ -21,7 +21,7 @@ import (
 )
 
 // Place returns where runs are kept: the store of the settings, or a file in the data folder. Relative paths are relative to
-// the process's working folder.
+// the folder to work in.
 func (h *Host) Place() (runlog.Place, error) {
 	switch {
 	case len(h.cfg.Stores) == 0:
@@ -36,7 +36,7 @@ func (h *Host) Place() (runlog.Place, error) {
 		return p, mistake(h.cfg.Origin + ": " + err.Error())
 	}
 	if p.Path != "" {
-		p.Path = absolute(p.Path)
+		p.Path = h.Abs(p.Path)
 	}
 	if p.Kind == "file" && p.Path == h.DataDir() {
 		return p, mistake(fmt.Sprintf("%s: %s is the data folder itself, which has other things in it; name a folder in it", h.cfg.Origin, p.Path))
@@ -168,11 +168,11 @@ func pathless(err error) error {
 func (h *Host) storeKeys() (string, error) {
 	text, from, file := h.cfg.Env("SUPERSTEP_STORE_KEY"), "SUPERSTEP_STORE_KEY", h.cfg.KeyFile
 	if file != "" {
-		b, err := os.ReadFile(file)
+		b, err := os.ReadFile(h.Abs(file))
 		if err != nil {
 			return "", mistake(fmt.Sprintf("--store-key-file: %v", err))
 		}
-		if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		if info, err := os.Stat(h.Abs(file)); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 			h.all.notices = append(h.all.notices, fmt.Sprintf("others on this machine may read the key in %s; run `chmod 600 %s`", file, clean.Shell(file)))
 		}
 		text, from = string(b), file

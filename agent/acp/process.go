@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -80,7 +79,7 @@ func startOnce(ctx context.Context, c *Command, dir string, opt *Options) (_ *pr
 	if len(c.Argv) == 0 {
 		return nil, fmt.Errorf("agent %s has no command; give one", c.Name)
 	}
-	path, err := exec.LookPath(c.Argv[0])
+	path, err := procgroup.Look(opt.Environ, c.Argv[0])
 	if err == nil {
 		path, err = filepath.Abs(path)
 	}

@@ -61,6 +61,7 @@ type Given struct {
 	Words []string       // free text and key=value
 	Pairs []string       // of -i
 	File  string         // of --inputs
+	Dir   string         // the folder that File is relative to; "" for that of the process
 	Flags *pflag.FlagSet // those of AddFlags are among them
 	Model string         // for workflows that take the model as an input, "" for none
 	Stdin io.Reader      // nil if it must not be read
@@ -181,9 +182,8 @@ func (g *Given) readFile() (map[string]json.RawMessage, error) {
 			return nil, fmt.Errorf("--inputs: standard input: %w", err)
 		}
 	} else {
-		where = name
-		if abs, err := filepath.Abs(name); err == nil {
-			where = abs
+		if where = name; !filepath.IsAbs(name) {
+			where = filepath.Join(g.Dir, name)
 		}
 		f, err := os.Open(where)
 		if errors.Is(err, os.ErrNotExist) {

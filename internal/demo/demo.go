@@ -39,6 +39,7 @@ const fast = 0.04 // of the time that a person needs to follow
 // Options are the settings of a demo.
 type Options struct {
 	Host     *host.Config  // the program's; its name, stores and environment are used
+	Program  string        // its file, which the commands are started from
 	Screen   *tui.Screen   // to say on what happens
 	Settings *tui.Settings // of the commands that are started
 	Stdin    io.Reader     // theirs, if a person may answer
@@ -74,7 +75,7 @@ func Show(ctx context.Context, opt *Options) (kept string, err error) {
 	if opt.Fast {
 		d.pace = fast
 	}
-	if d.dir, err = os.MkdirTemp("", "superstep-demo-"); err != nil {
+	if d.dir, err = os.MkdirTemp(opt.Host.Env("TMPDIR"), "superstep-demo-"); err != nil {
 		return "", &host.Error{Code: "demo", Message: fmt.Sprintf("cannot make a temporary folder: %v; set TMPDIR to one that can be written", err), Err: err}
 	}
 	if opt.Ralph {
@@ -216,16 +217,15 @@ func (d *demo) wait(ctx context.Context, human time.Duration) error {
 // child runs a command of this binary in the folder of the demo, and kills it midway if asked to.
 // If no user can answer, the answers are passed in advance.
 func (d *demo) child(ctx context.Context, kill bool, line, answers string) error {
-	exe, err := os.Executable()
-	if err := errors.Join(err, d.wait(ctx, time.Second)); err != nil {
+	if err := d.wait(ctx, time.Second); err != nil {
 		return err
 	}
 	if !d.asks {
 		line += " " + answers
 	}
 	d.say("\n" + d.pal.Bold("$ "+d.Host.Name+" "+line))
-	cmd := exec.CommandContext(ctx, exe, strings.Fields(line)...) // killed when ctx ends
-	cmd.Args[0] = os.Args[0]
+	cmd := exec.CommandContext(ctx, d.Program, strings.Fields(line)...) // killed when ctx ends
+	cmd.Args[0] = d.Host.Name
 	cmd.Dir, cmd.Env = d.work(), d.environment(kill)
 	cmd.Stdout, cmd.Stderr = d.Stdout, d.Stderr
 	if d.asks {
@@ -250,7 +250,7 @@ func (d *demo) child(ctx context.Context, kill bool, line, answers string) error
 	}
 	ended := cmd.Wait()
 	stop()
-	err = <-watched
+	err := <-watched
 	exit, exited := errors.AsType[*exec.ExitError](ended)
 	switch {
 	case ctx.Err() != nil:

@@ -47,9 +47,9 @@ func Args(given []string, more ...string) []string {
 	return slices.Concat(given[:end], more, given[end:])
 }
 
-// Start starts the program with arguments in the folder dir, "" for that of this process, and waits until its run has begun. Folder returns the folder with the files of a run, in which the process
+// Start starts a command with more arguments and waits until its run has begun. The end of ctx no longer ends it then. Folder returns the folder with the files of a run, in which the process
 // writes the file process.log; "" means that there is none. Temp is a folder of the user for files that are only needed until the run has begun.
-func Start(ctx context.Context, program, dir string, args []string, temp string, folder func(id string) string) (*Process, error) {
+func Start(ctx context.Context, cmd *exec.Cmd, temp string, folder func(id string) string) (*Process, error) {
 	if err := os.MkdirAll(temp, 0o700); err != nil {
 		return nil, err
 	}
@@ -64,8 +64,8 @@ func Start(ctx context.Context, program, dir string, args []string, temp string,
 		return nil, err
 	}
 	defer func() { _ = out.Close() }()
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, Args(args, "--"+Flag+"=false", "--"+Hidden+"="+begun)...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = dir, out, out, session()
+	cmd.Args = Args(cmd.Args, "--"+Flag+"=false", "--"+Hidden+"="+begun)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, out, session()
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/procgroup"
 )
 
 // A Tree is a branch of ours with a linked worktree of its own. Its fields must not be changed. One process uses it at a time, which is the one that
@@ -493,7 +495,8 @@ func (r *Repo) IncludeUncommitted(ctx context.Context, run, text string, trailer
 
 // snapshot writes the tree of the user's checkout by a copy of its index.
 func (r *Repo) snapshot(ctx context.Context, g *command, head string) (string, error) {
-	dir, err := os.MkdirTemp("", "superstep-index-")
+	temp, _ := procgroup.Variable(g.environ, "TMPDIR")
+	dir, err := os.MkdirTemp(temp, "superstep-index-")
 	if err != nil {
 		return "", err
 	}

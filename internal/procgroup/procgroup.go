@@ -112,9 +112,12 @@ func Variable(environ []string, name string) (string, bool) {
 	return "", false
 }
 
-// Look returns the path of a program by the PATH of an environment. Only absolute folders count:
+// Look returns the path of a program by the PATH of an environment, unless the name is a path. Only absolute folders count:
 // files in the current folder must not be run by accident.
 func Look(environ []string, name string) (string, error) {
+	if filepath.Base(name) != name {
+		return exec.LookPath(name)
+	}
 	path, _ := Variable(environ, "PATH")
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {
