@@ -39,7 +39,7 @@ func (c *check) run(ctx context.Context, dir string, env []string, name string, 
 	return said.String(), err
 }
 
-// everywhere runs a command in each module, and goes on after a failure.
+// everywhere runs a command in each module, also after a failure in one.
 func (c *check) everywhere(ctx context.Context, p *progress, name string, args ...string) error {
 	var errs []error
 	dirs := append([]string{"."}, apart()...)

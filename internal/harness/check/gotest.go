@@ -182,7 +182,7 @@ func (t *tally) remaining() time.Duration {
 	return time.Duration(max(most, sum/float64(cores())) * float64(time.Second))
 }
 
-// cores returns how many tests can be at work at once.
+// cores returns how many tests can run at once.
 func cores() int { return runtime.NumCPU() }
 
 // own returns the path of a package as one writes it in the root, "." for the root.
