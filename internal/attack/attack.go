@@ -47,12 +47,12 @@ type Report struct {
 // the same time. Of pairs and triples it takes every nth, of all if n is 1.
 func Cases(n int) []Case {
 	var out []Case
-	for _, s := range singles() {
+	for _, s := range scripts("single") {
 		out = append(out, Case{s.name, "single", []string{s.script}, nil})
 	}
-	all, i := changes(), 0
+	all, i := scripts("change"), 0
 	for a, change := range all {
-		for b, exploit := range exploits() {
+		for b, exploit := range scripts("exploit") {
 			if i++; i%n == 0 {
 				out = append(out, Case{change.name + ", then " + exploit.name, "pair", []string{change.script, exploit.script}, nil})
 			}

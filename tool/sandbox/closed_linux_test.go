@@ -4,7 +4,6 @@ package sandbox_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,105 +142,6 @@ func (v *victim) check(t *testing.T, said string, err error) {
 	if b, e := os.ReadFile(v.dir + "/sub/.vscode/tasks.json"); e != nil || string(b) != "mine\n" {
 		t.Errorf("the user's tasks are %q, %v", b, e)
 	}
-}
-
-// changes are commands that take the view from the next look, and exploits use that. After each pair of them nothing has got out.
-var changes = map[string]string{
-	"chmod 300 .":        `chmod 300 .`,
-	"chmod 100 .":        `chmod 100 .`,
-	"chmod 300 conf":     `chmod 300 conf`,
-	"chmod 000 conf":     `chmod 000 conf`,
-	"chmod 555 .":        `chmod 555 .`,
-	"chmod 300 sub":      `chmod 300 sub`,
-	"refused names":      `for i in $(seq 1000); do : >.vscode.refused-$i; done`,
-	"rename":             `mv conf other; mv sub under`,
-	"deep":               `n=$(printf %0250d 1); p=$PWD; for i in $(seq 18); do mkdir $n; cd $n; done`,
-	"git closed":         `chmod 300 .git`,
-	"clean .git/hooks":   `rm -rf .git/hooks; mv .git/hooks .git/h2`,
-	"link for a folder":  `mkdir -p a; ln -s ../.git a/b; ln -s . self`,
-	"many folders":       `mkdir -p many/{1..30}/{1..30}`,
-	"node_modules":       `mkdir -p node_modules/x/.vscode; echo x >node_modules/x/.vscode/tasks.json`,
-	"hidden folder":      `mkdir -p .env.d`,
-	"rename a new thing": `mkdir -p n/.claude; echo x >n/.claude/s`,
-}
-
-var exploits = map[string]string{
-	"read":            `cat .env conf/.env conf/deep/.env other/.env`,
-	"open and read":   `chmod -R 755 . 2>/dev/null; cat .env conf/.env conf/deep/.env`,
-	"hook":            `cp hk .git/hooks/post-commit; git config core.fsmonitor ./hk`,
-	"open and hook":   `chmod 755 . .git 2>/dev/null; cp hk .git/hooks/post-commit; git config core.fsmonitor ./hk`,
-	"tasks":           `mkdir .vscode; echo x >.vscode/tasks.json; echo x >sub/.vscode/tasks.json`,
-	"tasks, closed":   `mkdir .vscode; echo x >.vscode/tasks.json; chmod 300 .`,
-	"tasks, 555":      `mkdir new; mkdir new/.vscode; echo x >new/.vscode/tasks.json; chmod 555 new . ; chmod 000 new/.vscode`,
-	"tasks, deep":     `n=$(printf %0250d 1); mkdir -p sub2; cd sub2; for i in $(seq 18); do mkdir -p $n; cd $n; done; mkdir .vscode; echo x >.vscode/tasks.json`,
-	"tasks, 000":      `mkdir -p new/a; mkdir new/a/.vscode; chmod 000 new`,
-	"long name":       `mkdir -p new; touch new/.mcp.json; touch ".mcp.json$(printf '\u200b%.0s' {1..70})"`,
-	"within hidden":   `mkdir -p .env.d new/.env.d; mkdir .env.d/.vscode new/.env.d/.vscode`,
-	"harmless":        `chmod 755 .`,
-	"from a module":   `mv node_modules/x/.vscode new.vscode; mkdir -p z; mv node_modules/x z/y`,
-	"mcp":             `echo '{}' >.mcp.json; mkdir -p sub/x; echo '{}' >sub/x/.mcp.json`,
-	"rename over":     `mkdir -p q; echo x >q/x; mv q .claude; mkdir w; mv w .husky`,
-	"replace the git": `mv .git .g2; mkdir .git; cp -r .g2/* .git/; cp hk .git/hooks/post-commit`,
-}
-
-// Two commands in a row get no further than one.
-func TestPairs(t *testing.T) {
-	modes(t, func(t *testing.T, mode sandbox.Mode) {
-		n := 0
-		for change, first := range changes {
-			for exploit, second := range exploits {
-				if n++; testing.Short() && n%11 != 0 {
-					continue
-				}
-				t.Run(change+" then "+exploit, func(t *testing.T) {
-					v := newVictim(t, mode)
-					out, _, err1 := v.do(t, first)
-					if n%2 == 0 {
-						v.open(t)
-					}
-					more, refusals, err2 := v.do(t, second)
-					v.check(t, out+more, errors.Join(err1, err2))
-					if t.Failed() {
-						t.Logf("%q, %v, %v", refusals, err1, err2)
-					}
-				})
-			}
-		}
-	})
-}
-
-// Three at once cannot hide behind one another.
-func TestTriples(t *testing.T) {
-	modes(t, func(t *testing.T, mode sandbox.Mode) {
-		for name, scripts := range map[string][3]string{
-			"closed meanwhile":  {`sleep 1; chmod 755 .`, `chmod 300 .`, `sleep 0.5; chmod 755 .; cp hk .git/hooks/post-commit; cat .env`},
-			"made before":       {`mkdir -p x/.vscode; sleep 1`, `sleep 0.4; sleep 0.8; mkdir -p x/.vscode; touch x/.vscode/t`, `sleep 1.5; true`},
-			"made by one":       {`mkdir -p x/.claude; echo x >x/.claude/s; sleep 1`, `sleep 0.5`, `sleep 0.2; mv x y; sleep 1`},
-			"made again":        {`mkdir -p x/.claude`, `sleep 0.5; mkdir -p x/.claude; touch x/.claude/s`, `sleep 1; mkdir -p x/.claude; touch x/.claude/s`},
-			"masked and closed": {`sleep 1; rmdir .vscode; mkdir .vscode`, `mkdir .vscode; touch .vscode/x`, `chmod 300 .; sleep 0.5`},
-		} {
-			t.Run(name, func(t *testing.T) {
-				v := newVictim(t, mode)
-				var all sync.WaitGroup
-				var said, errs [3]any
-				for i, script := range scripts {
-					all.Go(func() {
-						out, _, err := v.do(t, script)
-						said[i], errs[i] = out, err
-					})
-					time.Sleep(100 * time.Millisecond) // so that each sees what the one before has done
-				}
-				all.Wait()
-				var closed error
-				for _, err := range errs {
-					if e, ok := err.(error); ok {
-						closed = errors.Join(closed, e)
-					}
-				}
-				v.check(t, fmt.Sprint(said[:]...), closed)
-			})
-		}
-	})
 }
 
 // A harmless change of a mode takes nothing of the user's away.
