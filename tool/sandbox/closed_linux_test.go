@@ -322,3 +322,31 @@ func TestMillionFolders(t *testing.T) {
 	_, _, err = v.do(t, `true`)
 	t.Logf("the next command: %v, %v", time.Since(start), err)
 }
+
+// Nothing that a command marks is hidden from the status that the user reads.
+func TestIndexMarks(t *testing.T) {
+	modes(t, func(t *testing.T, mode sandbox.Mode) {
+		for _, version := range []string{"2", "4"} {
+			v := newVictim(t, mode)
+			for _, name := range []string{"a/b.go", "abc/long name.go", "z"} {
+				write(t, filepath.Join(v.dir, name), "x")
+			}
+			v.git(t, "add", "-A")
+			v.git(t, "commit", "-qm", "more")
+			v.git(t, "update-index", "--index-version", version)
+			v.git(t, "update-index", "--assume-unchanged", "z")
+			out, refusals, err := v.do(t, `git update-index --assume-unchanged hk; git update-index --skip-worktree "abc/long name.go"; echo evil >>hk; echo evil >>"abc/long name.go"`)
+			status := v.git(t, "status", "--porcelain")
+			if mode == sandbox.Landlock { // Git cannot write its index
+				continue
+			}
+			if !strings.Contains(status, " M hk") || !strings.Contains(status, "long name.go") || !strings.Contains(strings.Join(refusals, "; "), "it marked") {
+				t.Errorf("version %s: %q, %q, %s, %v", version, status, refusals, out, err)
+			}
+			if list := v.git(t, "ls-files", "-v"); !strings.Contains(list, "h z") {
+				t.Errorf("the user's own mark is gone: %s", list)
+			}
+			v.git(t, "fsck")
+		}
+	})
+}

@@ -37,14 +37,15 @@ type Cmd struct {
 	plain   *exec.Cmd // if it is started by os/exec
 	ended   chan struct{}
 	watched chan struct{}
-	turn    *turn                // its part in the batch, nil for none
-	before  map[string]bool      // what is protected and is not its work
-	protect []string             // what is protected and existed when it started
-	links   map[string]string    // those of them that are symbolic links, with what they held
-	shut    map[string]bool      // folders that could not be listed when it started
-	masks   map[string]fileID    // empty folders that are mounted over
-	own     *proxy               // serves this command alone
-	gate    interface{ close() } // to the proxy, under Landlock
+	turn    *turn                    // its part in the batch, nil for none
+	before  map[string]bool          // what is protected and is not its work
+	protect []string                 // what is protected and existed when it started
+	links   map[string]string        // those of them that are symbolic links, with what they held
+	shut    map[string]bool          // folders that could not be listed when it started
+	masks   map[string]fileID        // empty folders that are mounted over
+	marks   map[string]map[mark]bool // in indexes of Git
+	own     *proxy                   // serves this command alone
+	gate    interface{ close() }     // to the proxy, under Landlock
 
 	end os.Signal // tells its init to end all, without a process namespace
 
@@ -215,6 +216,11 @@ func (c *Cmd) settle() (closed []string, err error) {
 		return closed, c.closed
 	}
 	c.closed = nil
+	for _, index := range slices.Sorted(maps.Keys(c.marks)) {
+		if said := unmark(index, c.marks[index]); said != "" {
+			c.note(said)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.links)) { // a link cannot be kept in place
 		if err := c.s.restore(name, c.links[name]); err != nil {
 			c.note(fmt.Sprintf("it took away %s, which is protected, and it cannot be made again: %v", c.s.relative(name), err))
@@ -264,6 +270,9 @@ func (e *ClosedError) Stops() bool { return true }
 func (c *Cmd) remember(found finding, known, kept []string) {
 	c.protect, c.links = existing(found.protected), map[string]string{}
 	c.before, c.shut = map[string]bool{}, map[string]bool{}
+	if !c.s.reads {
+		c.marks = indexes(found.repos)
+	}
 	for _, name := range slices.Concat(known, kept) {
 		c.before[name] = true
 	}
