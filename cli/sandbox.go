@@ -163,7 +163,7 @@ func attackSandbox(ctx context.Context, a *app) error {
 	var reports []*attack.Report
 	broken := 0
 	for _, mode := range []sandbox.Mode{sandbox.Namespaces, sandbox.Landlock, sandbox.Seatbelt} {
-		s, err := sandbox.New(&sandbox.Options{Mode: mode})
+		s, err := sandbox.New(&sandbox.Options{Mode: mode, Temp: a.host().Temp()})
 		if err != nil {
 			if !a.programs() {
 				a.out.line(fmt.Sprintf("%-11s not on this machine", mode))
@@ -173,7 +173,7 @@ func attackSandbox(ctx context.Context, a *app) error {
 		if err := s.Close(); err != nil {
 			return err
 		}
-		r, err := attack.Run(ctx, &attack.Options{Mode: mode, Environ: a.cfg.Environ, Cases: attack.Cases(13), Workers: runtime.GOMAXPROCS(0)})
+		r, err := attack.Run(ctx, &attack.Options{Mode: mode, Temp: a.host().Temp(), Environ: a.cfg.Environ, Cases: attack.Cases(13), Workers: runtime.GOMAXPROCS(0)})
 		if err != nil && (r == nil || ctx.Err() == nil) {
 			return err
 		}
