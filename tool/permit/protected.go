@@ -64,7 +64,7 @@ func alwaysProtected() []Protected {
 		".login", ".envrc", ".mise.toml", "mise.toml", ".mise/", "mise/config.toml", "mise.*.toml", ".mise.*.toml", ".autoenv", ".autoenv.zsh", ".autoenv_leave.zsh",
 		".shadowenv.d/", ".devbox/", ".flox/", ".config/fish/", ".config/direnv/", ".config/mise/")
 	// Jobs that other machines run, with keys of their own. Those of GitHub are in the tables of the catalog.
-	add(ofJobs, false, ".github/", ".gitlab-ci.yml", ".gitlab/", ".circleci/", ".travis.yml", "appveyor.yml", ".appveyor.yml", "azure-pipelines.yml", ".azure-pipelines/",
+	add(ofJobs, false, ".gitlab-ci.yml", ".gitlab/", ".circleci/", ".travis.yml", "appveyor.yml", ".appveyor.yml", "azure-pipelines.yml", ".azure-pipelines/",
 		"bitbucket-pipelines.yml", "Jenkinsfile", ".drone.yml", ".woodpecker.yml", ".woodpecker.yaml", ".woodpecker/", ".buildkite/", ".semaphore/", ".cirrus.yml", ".gitea/",
 		".forgejo/", ".teamcity/", ".tekton/", "cloudbuild.yaml", "buildspec.yml", ".build.yml", ".builds/", ".onedev-buildspec.yml", ".rwx/")
 	add(ofKeys, false, ".ssh/", ".gnupg/", ".aws/", ".kube/", ".docker/", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
