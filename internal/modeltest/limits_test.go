@@ -40,6 +40,7 @@ func (s suite) limits(t *testing.T) {
 		{"comments are no progress", with(Chatter, 0, 50*time.Millisecond), limit, 0, model.CodeIdle},
 		{"empty deltas", said("", 50*time.Millisecond), 0, limit, model.CodeTimeout},
 		{"empty deltas are no progress", said("", 50*time.Millisecond), limit, 0, model.CodeIdle},
+		{"empty deltas without a pause", said("", 0), 0, 0, model.CodeIdle},
 		{"slow text is progress", said("x", 20*time.Millisecond), time.Second, 2 * time.Second, model.CodeTimeout},
 		{"text without a pause", said(strings.Repeat("word ", 200), 0), 0, 0, model.CodeTooLarge},
 		{"comments without a pause", with(Chatter, 0, 0), 0, limit, ""},

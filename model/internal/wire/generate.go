@@ -117,7 +117,7 @@ func (c *Client) attempt(ctx, caller context.Context, turn Turn, out *Out) (err 
 		return c.explain(ctx, caller, err, p)
 	}
 	defer p.close()
-	for {
+	for idle := 0; ; idle++ {
 		ev, err := p.events.next()
 		switch {
 		case errors.Is(err, io.EOF):
@@ -132,7 +132,10 @@ func (c *Client) attempt(ctx, caller context.Context, turn Turn, out *Out) (err 
 		}
 		if out.moved {
 			p.watch.progress()
-			out.moved = false
+			out.moved, idle = false, 0
+		} else if idle >= maxEmpty {
+			return c.fault(model.CodeIdle, fmt.Sprintf("the answer made no progress for %d events on end (events that add nothing to it do not count); "+
+				"try again, or use another model or server", maxEmpty))
 		}
 		if ctx.Err() != nil { // what is buffered already is too late
 			return c.explain(ctx, caller, ctx.Err(), p)
