@@ -19,6 +19,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
+	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/journal"
@@ -79,6 +80,14 @@ func (r *running) addLimits(f *pflag.FlagSet) {
 
 const streamTextHelp = "with -o jsonl: also what models say while they say it"
 
+// byUser refuses agents that work in a run: they answer no questions.
+func (a *app) byUser() error {
+	if !procgroup.Inside(a.cfg.Environ) {
+		return nil
+	}
+	return &Error{Exit: ExitDenied, Code: superstep.CodeDenied, Message: "an agent that works in a run answers no questions: gates and permission are the user's; answer at your terminal"}
+}
+
 // checkStreamText refuses the flag where it does nothing.
 func (a *app) checkStreamText(wanted bool) error {
 	if wanted && a.set.output != "jsonl" {
@@ -118,6 +127,11 @@ func (r *running) check(a *app) (tui.Answers, error) {
 	}
 	if err := r.checkInput(a); err != nil {
 		return nil, err
+	}
+	if len(r.answers) > 0 || r.input != "" {
+		if err := a.byUser(); err != nil {
+			return nil, err
+		}
 	}
 	if _, err := r.leave.rules(); err != nil {
 		return nil, err

@@ -38,8 +38,8 @@ const (
 )
 
 const serveInstructions = `Each workflow is a tool: a call starts a durable run in a process of its own and returns when the run ends or asks something. ` +
-	`The run goes on if the call is cancelled or the connection ends: follow it with run_status. Questions of kind ask, form and gate are answered with ` +
-	`answer; permission is given by the user only. Runs are resources, ` + runURI + `ID. A call with the same arguments and the same ` + keyMeta + ` in its _meta ` +
+	`The run goes on if the call is cancelled or the connection ends: follow it with run_status. The user is asked what a run asks, if the client can do that; ` +
+	`else answer answers questions of kind ask and form. Gates and permission are the user's alone. Runs are resources, ` + runURI + `ID. A call with the same arguments and the same ` + keyMeta + ` in its _meta ` +
 	`is the same run.`
 
 // serving offers the workflows of the host to MCP clients. It acts on the runs that clients started in this folder, and on no other.
@@ -180,7 +180,7 @@ func (s *serving) controls() []control {
 	}
 	return []control{
 		of("run_status", "Returns the status, output and open questions of a run.", `,"wait":{"type":"boolean","description":"until it ends or asks something"}`, s.status),
-		of("answer", "Answers an open question of a run, and waits until the run ends or asks something else. Permission is not given this way.",
+		of("answer", "Answers an open question of kind ask or form, and waits until the run ends or asks something else. The user alone passes gates and gives permission.",
 			`,"question":{"type":"string","description":"as the run named it; may be left out if one is open"},"answer":{"description":"what fits the schema or the options of the question"}`, s.reply),
 		of("run_resume", "Resumes a run that was interrupted, paused or failed, and waits until it ends or asks something.", "", s.again),
 		of("run_cancel", "Cancels a run. It cannot be resumed.", "", s.cancel),
@@ -306,13 +306,14 @@ type servedQuestion struct {
 	Command  string              `json:"command"` // by which a person answers
 }
 
-// byModel reports whether a model may answer a question. What a server or another program asks the user in the middle of a call is for the user.
+// byModel reports whether a model may answer a question. Gates and permission are the user's, and so is what a server or another program asks in the middle
+// of a call.
 func byModel(q *tui.Question) bool {
 	if journal.AskedDuring(&q.Asked) {
 		return false
 	}
 	kind := question.Kind(&q.Asked)
-	return kind == runlog.QuestionAsk || kind == runlog.QuestionForm || kind == runlog.QuestionGate
+	return kind == runlog.QuestionAsk || kind == runlog.QuestionForm
 }
 
 // result describes a run for the client.
@@ -376,11 +377,11 @@ func (s *serving) follow(ctx context.Context, req *sdk.CallToolRequest, id strin
 		}
 		run.End(info.Status)
 		questions := asked(info, run)
-		i := slices.IndexFunc(questions, func(q tui.Question) bool { return !byModel(&q) })
-		if i < 0 || !elicit.Can(req) {
+		if len(questions) == 0 || !elicit.Can(req) {
 			return s.result(info, run)
 		}
-		given, again, err := s.ask(ctx, req, info, &questions[i])
+		q := &questions[0]
+		given, again, err := s.ask(ctx, req, info, q)
 		switch {
 		case again != nil:
 			return again, nil
@@ -389,7 +390,7 @@ func (s *serving) follow(ctx context.Context, req *sdk.CallToolRequest, id strin
 		case err != nil || given == nil:
 			return s.result(info, run)
 		}
-		if err := s.give(ctx, e, id, questions[i].Path, given); err != nil && !errors.As(err, new(*journal.AnsweredError)) {
+		if err := s.give(ctx, e, id, q.Path, given); err != nil && !errors.As(err, new(*journal.AnsweredError)) {
 			return nil, err
 		}
 	}
@@ -476,32 +477,54 @@ func (s *serving) progress(ctx context.Context, req *sdk.CallToolRequest, id str
 	}, func() { cancel(); ended.Wait() }
 }
 
-// ask asks the client's user a question that no model may answer. Without an answer, the question stays open.
+// ask asks the client's user a question. Without an answer that fits, the question stays open.
 func (s *serving) ask(ctx context.Context, req *sdk.CallToolRequest, info *runlog.Info, q *tui.Question) (*runlog.Answer, *sdk.CallToolResult, error) {
-	p := &sdk.ElicitParams{Message: fmt.Sprintf("Run %s of the workflow %s: %s", info.ID, info.Workflow, q.Question.Question)}
+	p := &sdk.ElicitParams{Message: fmt.Sprintf("Run %s of the workflow %s: %s", info.ID, info.Workflow, question.Headed(q.Header, q.Question.Question))}
 	c := q.Asked.Call
-	if c != nil {
+	kind := question.Kind(&q.Asked)
+	declined := map[runlog.QuestionKind]string{runlog.QuestionPermission: agent.AnswerDeny, runlog.QuestionGate: "reject"}[kind]
+	schema, read := question.Elicit(&q.Asked)
+	switch {
+	case c != nil:
 		p.Message += "\n" + tui.Card(c)
-	} else if _, unknown := q.Asked.Unknown(); unknown {
+		read = func(map[string]json.RawMessage) (json.RawMessage, error) { return json.Marshal(agent.AnswerOnce) }
+	case kind == runlog.QuestionUnknown:
 		p.RequestedSchema = map[string]any{"type": "object", "required": []string{"outcome"},
 			"properties": map[string]any{"outcome": map[string]any{"type": "string", "enum": q.Asked.Options}}}
+		read = func(in map[string]json.RawMessage) (json.RawMessage, error) {
+			return in["outcome"], q.Asked.Fits(in["outcome"])
+		}
+	case kind == runlog.QuestionPermission: // of an older log, which does not tell for what
+		return nil, nil, nil
+	default:
+		p.RequestedSchema = schema
 	}
-	if c == nil && p.RequestedSchema == nil || c != nil && c.Larger > 0 || len(p.Message) > longestAsked {
+	if c != nil && c.Larger > 0 || len(p.Message) > longestAsked {
 		return nil, nil, nil // nobody could see all of it
 	}
 	given, again, err := s.asker.Ask(ctx, req, info.ID+"\n"+q.Path+"\n"+q.Key, p)
 	if err != nil || again != nil {
 		return nil, again, err
 	}
-	answer := map[string]any{"accept": agent.AnswerOnce, "decline": agent.AnswerDeny}[given.Action]
-	if c == nil {
-		answer = given.Content["outcome"]
+	var answer json.RawMessage
+	switch form := question.FormOf(q.Asked.Schema); {
+	case given.Action == "decline" && form.Declinable():
+		answer, err = question.Fit(&q.Asked, given.Action)
+	case given.Action == "decline" && declined != "":
+		answer, err = json.Marshal(declined)
+	case given.Action == "accept":
+		in := map[string]json.RawMessage{}
+		for name, v := range given.Content {
+			if in[name], err = json.Marshal(v); err != nil {
+				return nil, nil, err
+			}
+		}
+		answer, err = read(in)
 	}
-	if answer == nil || c == nil && given.Action != "accept" {
+	if answer == nil || err != nil {
 		return nil, nil, nil
 	}
-	b, err := json.Marshal(answer)
-	return &runlog.Answer{Key: q.Key, Value: b, By: "person"}, nil, err
+	return &runlog.Answer{Key: q.Key, Value: answer, By: "person"}, nil, nil
 }
 
 // give answers a question, and resumes the run if nothing executes it.

@@ -41,6 +41,12 @@ steps:
   - {id: second, tool: write_file, args: {path: two.txt, content: "second line"}, depends_on: [first]}
 output: {text: done}
 `,
+	"asky": `name: asky
+steps:
+  - {id: style, ask: {question: "Which tone?", form: [{name: tone}, {name: pages, type: integer}]}}
+  - {id: say, value: "1 + 1", gate: {message: "Say it?"}, depends_on: [style]}
+output: {text: "{{steps.style.output.tone}} {{steps.style.output.pages}}"}
+`,
 	"quick": `name: quick
 inputs: [{name: n, type: integer, default: 1}]
 steps: [{id: files, tool: glob, args: {pattern: "*.md"}}]
@@ -59,6 +65,7 @@ type mcpServed struct {
 	progress []string
 	asked    []string
 	action   string // of the client's user
+	decision string // of the client's user at gates
 }
 
 func newMCPServed(t *testing.T, binary string) *mcpServed {
@@ -121,7 +128,17 @@ func (s *mcpServed) connect(version, action string, transport sdk.Transport) *sd
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.asked = append(s.asked, r.Params.Message)
-			return &sdk.ElicitResult{Action: s.action, Content: map[string]any{}}, nil
+			content := map[string]any{}
+			if strings.Contains(r.Params.Message, "Go on with step") && s.action == "accept" {
+				content["decision"] = s.decision
+			} else if strings.Contains(r.Params.Message, "Which tone?") && s.action == "accept" {
+				content["tone"], content["pages"] = "plain", 3
+			}
+			action := s.action
+			if schema, _ := json.Marshal(r.Params.RequestedSchema); len(content) == 0 && strings.Contains(string(schema), `"required":[`) && action == "accept" {
+				action = "cancel" // the user does not know
+			}
+			return &sdk.ElicitResult{Action: action, Content: content}, nil
 		}
 	}
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, opt)
@@ -216,6 +233,7 @@ func TestServeMCP(t *testing.T) {
 	}{
 		{"workflows", serveWorkflows},
 		{"permission is not the model's", servePermission},
+		{"gates are the user's", serveGates},
 		{"killed", serveKilled},
 		{"agents are refused", serveRefusesAgents},
 		{"tools ask the user", serveToolsElicit},
@@ -295,11 +313,10 @@ func (s *mcpServed) serves(version string, transport sdk.Transport) {
 	if _, fault := s.call(cs, "run_resume", map[string]any{"run": run}); !strings.Contains(fault, "executes already") {
 		t.Error(fault)
 	}
+	s.mu.Lock()
+	s.decision = "approve"
+	s.mu.Unlock()
 	out, fault = s.call(cs, "answer", map[string]any{"run": run, "question": q.Question, "answer": "managers"})
-	if fault != "" || len(out.Questions) != 1 || out.Questions[0].Kind != "gate" {
-		t.Fatalf("%+v %s", out, fault)
-	}
-	out, fault = s.call(cs, "answer", map[string]any{"run": run, "answer": "approve"})
 	if fault != "" || out.Status != "completed" || out.Output.Text != "leases for managers" {
 		t.Fatalf("%+v %s", out, fault)
 	}
@@ -345,6 +362,9 @@ func (s *mcpServed) serves(version string, transport sdk.Transport) {
 	}
 
 	// Permission comes from the user of the client, who sees what is written.
+	s.mu.Lock()
+	s.asked = nil
+	s.mu.Unlock()
 	if out, fault = s.call(cs, "writes", nil); fault != "" || out.Status != "completed" {
 		t.Fatalf("%+v %s", out, fault)
 	}
@@ -439,8 +459,65 @@ func serveKilled(t *testing.T, s *mcpServed) {
 	if after, fault = s.call(cs, "answer", map[string]any{"run": out.Run, "answer": "engineers"}); fault != "" || after.Questions[0].Kind != "gate" {
 		t.Fatalf("%+v %s", after, fault)
 	}
-	if after, fault = s.call(cs, "answer", map[string]any{"run": out.Run, "answer": "approve"}); fault != "" || after.Output.Text != "leases for engineers" {
+	s.run("runs", "answer", out.Run, "approve")
+	if after, fault = s.call(cs, "run_status", map[string]any{"run": out.Run, "wait": true}); fault != "" || after.Output.Text != "leases for engineers" {
 		t.Fatalf("%+v %s", after, fault)
+	}
+}
+
+// A gate is for the user of the client, or for another person, and no model passes it.
+func serveGates(t *testing.T, s *mcpServed) {
+	for _, version := range []string{"", "2025-11-25"} {
+		for _, c := range []struct{ action, decision, status, text string }{
+			{"accept", "approve", "completed", "plain 3"}, {"accept", "reject", "failed", ""}, {"decline", "", "waiting", ""}, {"cancel", "", "waiting", ""},
+		} {
+			cs := s.connect(version, c.action, &sdk.CommandTransport{Command: s.command("serve", "--mcp", "--workflows")})
+			s.mu.Lock()
+			s.asked, s.decision = nil, c.decision
+			s.mu.Unlock()
+			out, fault := s.call(cs, "asky", nil)
+			s.outlive(out.Run)
+			if out.Status != c.status || out.Output.Text != c.text {
+				t.Errorf("%q %+v: %+v %s", version, c, out, fault)
+			}
+			s.mu.Lock()
+			asked := strings.Join(s.asked, "\n")
+			s.mu.Unlock()
+			if !strings.Contains(asked, "Which tone?") || strings.Contains(asked, "Say it?") != (c.action == "accept") {
+				t.Errorf("%q %+v: asked %q", version, c, asked)
+			}
+			if c.action == "decline" { // a declined form is a question that is still open; a declined gate is rejected
+				if out, fault = s.call(cs, "answer", map[string]any{"run": out.Run, "answer": map[string]any{"tone": "plain", "pages": 3}}); out.Status != "failed" {
+					t.Errorf("%q: the declined gate: %+v %s", version, out, fault)
+				}
+			} else if c.status == "waiting" {
+				_, _ = s.call(cs, "run_cancel", map[string]any{"run": out.Run})
+			}
+			_ = cs.Close()
+		}
+	}
+	cs := s.connect("", "", &sdk.CommandTransport{Command: s.command("serve", "--mcp", "--workflows")})
+	out, _ := s.call(cs, "asky", nil)
+	s.outlive(out.Run)
+	out, fault := s.call(cs, "answer", map[string]any{"run": out.Run, "answer": map[string]any{"tone": "plain", "pages": 3}})
+	if out.Status != "waiting" || out.Questions[0].Kind != "gate" || !strings.Contains(out.Next, "not a model") {
+		t.Fatalf("%+v %s", out, fault)
+	}
+	for _, value := range []any{"approve", "y", "edit: x", map[string]any{"decision": "approve"}} {
+		if _, fault := s.call(cs, "answer", map[string]any{"run": out.Run, "question": out.Questions[0].Question, "answer": value}); !strings.Contains(fault, "not a model") {
+			t.Errorf("%v: %s", value, fault)
+		}
+	}
+	for _, args := range [][]string{{"runs", "answer", out.Run, "approve"}, {"runs", "resume", out.Run, "--answer", "say=approve"}} {
+		nested := s.command(args...)
+		nested.Env = append(nested.Env, "SUPERSTEP_GROUP=XYZ")
+		if said, err := nested.CombinedOutput(); nested.ProcessState.ExitCode() != 6 || !strings.Contains(string(said), "answers no questions") {
+			t.Errorf("an agent: %q: %v: %s", args, err, said)
+		}
+	}
+	s.run("runs", "answer", out.Run, "approve")
+	if out, fault = s.call(cs, "run_status", map[string]any{"run": out.Run, "wait": true}); out.Status != "completed" {
+		t.Errorf("%+v %s", out, fault)
 	}
 }
 

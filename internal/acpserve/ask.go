@@ -239,24 +239,9 @@ func (v *view) subject(q *transcript.Question) *call {
 func (v *view) form(ctx context.Context, q *transcript.Question) json.RawMessage {
 	x, text := v.session, asText(q)
 	form := question.FormOf(q.Asked.Schema)
-	schema, one := q.Asked.Schema, form == nil
+	schema, read := question.Elicit(&q.Asked)
 	if form.Declinable() {
-		schema, text = form.Rest(), asker(q)+"\n\n"+fenced(q.Question)
-	}
-	if one {
-		field := map[string]any{"type": "string", "title": "Answer"}
-		switch kind := question.TypeOf(q.Asked.Schema); {
-		case q.Asked.Several():
-			field = map[string]any{"type": "array", "title": "Answers", "items": map[string]any{"type": "string", "enum": q.Asked.Options}}
-		case len(q.Options) > 0 && !question.Others(&q.Asked) && !question.Gated(&q.Asked):
-			field["enum"] = q.Asked.Options
-		case kind == "number" || kind == "integer" || kind == "boolean":
-			field["type"] = kind
-		}
-		if len(q.Asked.Default) > 0 {
-			field["default"] = q.Asked.Default
-		}
-		schema, _ = json.Marshal(map[string]any{"type": "object", "properties": map[string]any{"answer": field}, "required": []string{"answer"}})
+		text = asker(q) + "\n\n" + fenced(q.Question)
 	}
 	for wrong := ""; ; {
 		out, err := sdk.SendRequest[struct {
@@ -271,19 +256,8 @@ func (v *view) form(ctx context.Context, q *transcript.Question) json.RawMessage
 			return no
 		case err != nil || out.Action != "accept":
 			return nil
-		case form.Declinable():
-			out.Content = form.Accept(out.Content)
 		}
-		answer, err := json.Marshal(out.Content)
-		if err != nil {
-			return nil
-		}
-		if one {
-			answer = out.Content["answer"]
-		}
-		said := string(answer)
-		_ = json.Unmarshal(answer, &said) // of texts; what else there is stays JSON
-		value, err := question.Fit(&q.Asked, said)
+		value, err := read(out.Content)
 		if err == nil {
 			return value
 		}
