@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
@@ -240,7 +241,7 @@ func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*
 		return nil, noPoint("run %s and workflow %q are not both recipes; only recipes take over the results of unchanged steps", id, w.Name)
 	}
 	past := &workflow.Past{Inputs: started.Inputs, Pinned: started.Pinned}
-	head := uint64(0)
+	head, carrier := uint64(0), &journal.Carrier{}
 	for m, err := range flow.Checkpoints(runlog.Records(ctx, e.store, id, 0)) {
 		if err != nil {
 			return nil, err
@@ -252,6 +253,9 @@ func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*
 			return nil, err
 		}
 		head = r.Seq
+		if err := carrier.Note(&r); err != nil {
+			return nil, err
+		}
 		if r.Kind != runlog.KindTaskDone || strings.Contains(r.Path, "/") {
 			continue
 		}
@@ -286,6 +290,13 @@ func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*
 	out := &Fork{Parent: id, Seq: head, Next: forked.Next, Kept: forked.Kept, Workflow: w.Name}
 	if err := e.repeats(ctx, out, head, forked, false); err != nil {
 		return nil, err
+	}
+	if marks := carrier.Marks(); marks != nil {
+		b, err := json.Marshal(carry.Data{Granted: marks})
+		if err != nil {
+			return nil, err
+		}
+		forked.Records = append(forked.Records, runlog.Record{Kind: carry.Kind, Data: b})
 	}
 	out.ID, err = e.begin(ctx, "", &begun, forked.Records)
 	return out, err

@@ -122,7 +122,11 @@ func (e *Engine) takeOne(ctx, within context.Context, w *waitlist.Run, o *Recove
 		case errors.As(err, new(*workflow.UnknownError)):
 			e.skip(w.Info.Workflow, err.Error())
 		default:
-			e.skip(unlisted.SkippedRun(id), err.Error())
+			why := err
+			if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+				why = refused.Err
+			}
+			e.skip(unlisted.SkippedRun(id), why.Error())
 		}
 		return nil, nil
 	}
@@ -170,6 +174,9 @@ func (e *Engine) has(ctx context.Context, info *runlog.Info) error {
 		if err := e.trusts(info.ID, im); err != nil {
 			return err
 		}
+	}
+	if err := e.accepts(ctx, info.ID); err != nil {
+		return err
 	}
 	_, err := e.Workflows().Find(info.Workflow)
 	if err == nil || e.opt.Restore == nil {

@@ -68,6 +68,37 @@ type Options struct {
 	// Trusted reports whether an imported run may be continued here. The default is no: such a
 	// run can be read and replayed, and every call that would continue it returns *UntrustedError.
 	Trusted func(*runlog.Imported) (bool, error)
+	// Accept returns why this engine does not resume a run, by what the run began with; the run then waits, and listings tell why. If nil, it resumes any.
+	Accept func(*runlog.RunStarted) error
+}
+
+// A RefusedError reports that an engine does not execute a run; see Options.Accept. Another one may.
+type RefusedError struct {
+	ID  string
+	Err error
+}
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("run %s waits: %v", e.ID, e.Err) }
+
+// Unwrap returns the reason.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// FailureCode is the code of runs that fail with the error.
+func (e *RefusedError) FailureCode() string { return "refused" }
+
+// accepts returns *RefusedError if this engine does not execute a run.
+func (e *Engine) accepts(ctx context.Context, id string) error {
+	if e.opt.Accept == nil {
+		return nil
+	}
+	started, err := e.started(ctx, id)
+	if err != nil {
+		return &unreadError{err}
+	}
+	if err := e.opt.Accept(&started); err != nil {
+		return &RefusedError{id, err}
+	}
+	return nil
 }
 
 // An UntrustedError reports that an imported run cannot be continued, since nobody has trusted
@@ -384,6 +415,9 @@ func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Ru
 		return e.finished(ctx, info)
 	}
 	if err := e.vouch(ctx, id); err != nil {
+		return nil, err
+	}
+	if err := e.accepts(ctx, id); err != nil {
 		return nil, err
 	}
 	j, err := e.open(ctx, id, &journal.Options{Budget: o.Budget, Quarantined: o.Quarantined})

@@ -42,6 +42,8 @@ type Agent struct {
 	// Headless means that no user can be asked: a call that needs permission is denied, and an event "denied" is recorded. If false, the run asks and
 	// waits for the answer.
 	Headless bool
+	// Strict means that only the Gate permits calls: a call that it asks about waits for a run without Strict, whatever is answered.
+	Strict bool
 	// Remember stores a rule for future runs when the user chooses to always allow something. It may be called again after a crash. If nil, that choice
 	// is not offered.
 	Remember func(rule string) error
@@ -124,8 +126,12 @@ type Work struct {
 	// Messages is the conversation so far, before the Prompt: every call in it has its result. They
 	// must not change while the agent works.
 	Messages []model.Message
-	// Seen names tools whose results were in the conversation, and may not be in Messages any more; see tool.Call.
+	// Seen says what the Prompt and the conversation come from, beside the results in Messages; see tool.Call. If nil, it is what the tasks beside this one
+	// have seen.
 	Seen []string
+	// Links are addresses that the user or a document has named in the Prompt and the conversation. Those of the Prompt are added if no stranger has written
+	// anything that is in it.
+	Links []string
 	// State is passed to tools, see tool.Call. It is nil outside of a workflow.
 	State func() (json.RawMessage, error)
 	// Stopped is closed when the run must stop between two tasks: an agent that waits for a rate limit then ends with graph.ErrStopped. It may be nil.
@@ -145,17 +151,23 @@ func (a *Agent) Run(ctx context.Context, scope *journal.Scope, w *Work) (*Outcom
 	if err != nil {
 		return nil, err
 	}
-	if scope.Own("") != "" { // results in an imported run are what its file claims
-		r.seen = append(r.seen, tool.ImportedFile)
+	if err := r.begins(ctx, turnKey(r.prefix, 0)); err != nil {
+		return nil, err
 	}
-	r.saw(w.Seen...)
+	made := map[string]model.Call{}
 	for _, m := range w.Messages {
+		for _, c := range m.Calls() {
+			made[c.ID] = c
+		}
 		for _, p := range m.Parts {
 			if p.Kind == model.Result && p.Call != nil {
-				r.saw(p.Call.Name)
+				r.took(model.Call{Name: p.Call.Name, Args: made[p.Call.ID].Args}, p.Text, p.Error)
 			}
 		}
 		r.add(m)
+	}
+	if err := r.tell(ctx, "seen-before", turnKey(r.prefix, 0)); err != nil {
+		return nil, err
 	}
 	defer func() { r.out.Seen = r.seen }()
 	if w.Prompt != "" || len(w.Messages) == 0 {
@@ -181,10 +193,13 @@ func (a *Agent) Run(ctx context.Context, scope *journal.Scope, w *Work) (*Outcom
 			return nil, fmt.Errorf("agent %s: %w", a.Name, err)
 		}
 		if done && !more {
-			return &r.out, nil
+			return &r.out, r.publish(ctx, "links", r.out.Text+" "+text(r.out.Args))
 		}
 	}
 	r.out.Stop = StopLimit
+	if err := r.publish(ctx, "links", r.out.Text); err != nil {
+		return nil, err
+	}
 	if a.Finish != "" || a.Schema != nil {
 		return &r.out, &LimitError{a.Name, r.turns}
 	}
@@ -209,10 +224,12 @@ type run struct {
 	window  int             // tokens, 0 if nobody knows
 	used    int             // tokens of the window, about
 	out     Outcome
-	seen    []string      // the tools whose results it was given
-	pinned  *agentStarted // what it is made of, in a replay
-	quiet   bool          // what the model says is not shown
-	caller  string        // who calls tools
+	seen    []string        // what its values come from, see tool.Call
+	links   map[string]bool // addresses that stand in what it was given
+	told    bool            // that strangers may have written what comes of it is recorded
+	pinned  *agentStarted   // what it is made of, in a replay
+	quiet   bool            // what the model says is not shown
+	caller  string          // who calls tools
 	seat    sync.Mutex
 	leave   func() // gives back its place among the agents of the run; nil if it has none
 	last    string // the key of the last turn if it is from the log, "" if it was had now
@@ -240,9 +257,7 @@ func (a *Agent) begin(scope *journal.Scope, w *Work) (*run, error) {
 		if guarded.Gate = g.Gate; guarded.Remember == nil {
 			guarded.Remember = g.Remember
 		}
-		if g.Headless {
-			guarded.Headless = true
-		}
+		guarded.Headless, guarded.Strict = guarded.Headless || g.Headless, guarded.Strict || g.Strict
 		r.Agent = &guarded
 	}
 	if r.turns = a.Limits.Turns; r.turns <= 0 {
@@ -331,15 +346,6 @@ func answered(open []model.Call, m model.Message) (left []model.Call, ok bool) {
 	return left, ok
 }
 
-// saw notes the tools whose results are in the conversation.
-func (r *run) saw(names ...string) {
-	for _, name := range names {
-		if !slices.Contains(r.seen, name) {
-			r.seen = append(r.seen[:len(r.seen):len(r.seen)], name) // calls hold what it was before
-		}
-	}
-}
-
 // add puts a message into the conversation.
 func (r *run) add(m model.Message) {
 	if r.added++; m.ID == "" {
@@ -356,7 +362,8 @@ func (r *run) add(m model.Message) {
 
 // begun is the output of the effect that marks where an agent began.
 type begun struct {
-	IDs string `json:"ids,omitempty"` // as in Started: a run that goes on keeps to it
+	IDs  string   `json:"ids,omitempty"`  // as in agentStarted: a run that goes on keeps to it
+	Seen []string `json:"seen,omitempty"` // the same
 }
 
 func (r *run) announce(ctx context.Context) error {
@@ -364,10 +371,11 @@ func (r *run) announce(ctx context.Context) error {
 	e := &journal.Effect{Key: r.prefix + "agent", Kind: "agent", Name: r.Name, Input: made, Cost: runlog.Amount{Agents: 1}, Inside: true}
 	began, err := journal.Do(ctx, r.scope, e, func(ctx context.Context, _ string) (begun, error) {
 		if made.Unpriced {
-			return begun{made.IDs}, r.unpriced(ctx)
+			return begun{made.IDs, made.Seen}, r.unpriced(ctx)
 		}
-		return begun{made.IDs}, nil
+		return begun{made.IDs, made.Seen}, nil
 	})
+	r.saw(began.Seen...)
 	if r.idRoot = began.IDs; r.idRoot == "" { // in older logs
 		r.idRoot = r.scope.Path()
 	}
@@ -387,6 +395,7 @@ func (r *run) heed(ctx context.Context, n int, before string) (bool, error) {
 	}
 	for _, text := range texts {
 		r.heeded = n + 1
+		r.know(text)
 		r.add(model.UserText(text))
 	}
 	return len(texts) > 0, err
@@ -429,7 +438,7 @@ func (r *run) turn(ctx context.Context) (done bool, err error) {
 	}
 	answers, to := model.Message{Role: model.Tool}, ""
 	for i, c := range calls {
-		r.saw(c.Name)
+		r.took(c, results[i].Text, results[i].Error)
 		if a := r.acts[c.Name]; a != nil && a.to != "" && !results[i].Error {
 			if to != "" {
 				results[i] = tool.Failed("the conversation was handed over to " + to + " already")
@@ -442,6 +451,9 @@ func (r *run) turn(ctx context.Context) (done bool, err error) {
 		}
 	}
 	r.add(answers)
+	if err := r.tell(ctx, turnKey("", n)+"/seen", turnKey(r.prefix, n+1)); err != nil {
+		return false, err
+	}
 	switch {
 	case r.out.Args != nil:
 		r.out.Stop = StopFinished

@@ -85,6 +85,9 @@ func (a *Agent) Call(ctx context.Context, scope *journal.Scope, w *Work, c model
 		return tool.Result{}, err
 	}
 	r.caller = tool.Workflow
+	if err := r.begins(ctx, r.prefix+FirstCall); err != nil {
+		return tool.Result{}, err
+	}
 	results, err := r.callAll(ctx, 0, 0, []model.Call{c})
 	if err != nil {
 		return tool.Result{}, err
@@ -92,7 +95,11 @@ func (a *Agent) Call(ctx context.Context, scope *journal.Scope, w *Work, c model
 	if results[0].Denied {
 		return tool.Result{}, refusal(c.Name, results[0])
 	}
-	return results[0], nil
+	r.took(c, results[0].Text, results[0].Error)
+	if err := r.tell(ctx, "seen-after", ""); err != nil {
+		return tool.Result{}, err
+	}
+	return results[0], r.publish(ctx, "links", results[0].Text)
 }
 
 // A DeniedError is the error of a call that was not allowed.
@@ -122,6 +129,9 @@ func (a *Agent) Permit(ctx context.Context, scope *journal.Scope, w *Work, key s
 		return nil, err
 	}
 	r.caller = tool.Workflow
+	if err := r.begins(ctx, key); err != nil {
+		return nil, err
+	}
 	out := r.toolCall(c, "")
 	out.Permitted = true
 	if _, refuses := r.all.Refuses(c.Name, c.Args); refuses {
@@ -136,6 +146,13 @@ func (a *Agent) Permit(ctx context.Context, scope *journal.Scope, w *Work, key s
 		out.Permitted = false // the guard of the tools, whose gate it was, looks at it again
 	}
 	if out.Approved = approved; no == nil {
+		if err := r.beforeCall(ctx, key, c); err != nil {
+			return nil, err
+		}
+		r.took(c, "", true)
+		if err := r.tell(ctx, "seen-after", key); err != nil {
+			return nil, err
+		}
 		out.Ask, err = r.asker(ctx, scope.Inner(key))
 		return out, err
 	}
@@ -225,6 +242,11 @@ func (r *run) call(ctx context.Context, turn, i int, c model.Call, f *fate) (too
 		Hash: hash, Input: c.Args, Repeat: r.repeat(c.Name), Cost: runlog.Amount{Calls: 1},
 		Told: func(text string) any { return tool.Result{Text: text} },
 	}
+	if decided == nil {
+		if err := r.beforeCall(ctx, e.Key, c); err != nil {
+			return tool.Result{}, err
+		}
+	}
 	action, place := r.acts[c.Name], r.place(c.Name, turn, i)
 	var ask func(context.Context, string, json.RawMessage) (json.RawMessage, error)
 	switch {
@@ -304,9 +326,6 @@ func (r *run) use(ctx context.Context, key, name string, c *tool.Call) (tool.Res
 	if err := ctx.Err(); err != nil && res.Error {
 		return res, err // stopped, not failed; a success is one all the same
 	}
-	if res.Stops {
-		return res, errors.New(res.Text)
-	}
 	if !known || res.Error {
 		return res, nil
 	}
@@ -318,7 +337,7 @@ func (r *run) use(ctx context.Context, key, name string, c *tool.Call) (tool.Res
 }
 
 func (r *run) toolCall(c model.Call, key string) *tool.Call {
-	out := &tool.Call{ID: c.ID, Key: key, Args: c.Args, Run: r.scope.Run(), Node: r.scope.Path(), Agent: r.caller, Seen: r.seen, State: r.work.State,
+	out := &tool.Call{ID: c.ID, Key: key, Args: c.Args, Run: r.scope.Run(), Node: r.scope.Path(), Agent: r.caller, Seen: r.seen, Stands: r.stands, State: r.work.State,
 		Stopped: r.work.Stopped, Raw: r.work.Raw}
 	if g, ok := r.Gate.(tool.Reader); ok {
 		out.Reads = func(name, from string) func(string) tool.Verdict { return g.Reads(name, from, r.rules()) }

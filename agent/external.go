@@ -413,7 +413,7 @@ func (o *outside) perform(ctx context.Context, turn int, asked []external.Call, 
 		return calls, err
 	}
 	for i, c := range asked {
-		o.saw(c.Name)
+		o.took(list[i], results[i].Text, results[i].Error)
 		call := &outsideCall{Call: c, done: results[i]}
 		calls, o.returns = append(calls, call), append(o.returns, call)
 	}

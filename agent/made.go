@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -32,6 +33,8 @@ type agentStarted struct {
 	Priced   bool                   `json:"priced,omitempty"`   // the model tells its price
 	Effort   string                 `json:"effort,omitempty"`   // of the model, in its provider's words; "" for the default
 	External bool                   `json:"external,omitempty"` // it works outside of this process
+	Seen     []string               `json:"seen,omitempty"`     // what the tasks beside it had seen when it began
+	Network  []string               `json:"network,omitempty"`  // the tools that reach the network; everything of an external agent
 }
 
 // effectAction stands for the effect of an action, which is work of the run.
@@ -44,7 +47,9 @@ func (r *run) made() *agentStarted {
 	}
 	out := &agentStarted{Agent: r.Name, Model: r.Model.Name(), Prompt: r.work.Prompt, Before: len(r.work.Messages)}
 	_, priced := price(r.Model)
-	out.Priced, out.External = priced, r.external()
+	if out.Priced, out.External = priced, r.external(); out.External {
+		out.Network = []string{everything}
+	}
 	if m, ok := r.Model.(interface{ Effort() string }); ok {
 		out.Effort = m.Effort()
 	}
@@ -53,12 +58,17 @@ func (r *run) made() *agentStarted {
 	if out.IDs = r.scope.Run() + "/" + r.scope.Path(); r.scope == nil {
 		out.IDs = rand.Text() // nothing else is told apart by it
 	}
+	if r.work.Seen == nil {
+		out.Seen = r.neighbours()
+	}
 	if !out.Single {
 		for _, t := range r.all.Tools() {
 			if out.Tools == nil {
 				out.Tools = map[string]tool.Effect{}
 			}
-			out.Tools[t.Name] = t.Effect
+			if out.Tools[t.Name] = t.Effect; t.Network {
+				out.Network = append(out.Network, t.Name)
+			}
 			if r.acts[t.Name] != nil {
 				out.Tools[t.Name] = effectAction
 			}
@@ -99,11 +109,14 @@ func (a *Agent) recorded(scope *journal.Scope, key string) (*Agent, *agentStarte
 		if effect == effectAction {
 			continue
 		}
+		network := slices.Contains(s.Network, name)
 		if t, ok := a.Tools.Get(name); ok { // one that comes with the code, and so may have changed with it only
-			tools = append(tools, t)
+			same := *t
+			same.Network = network
+			tools = append(tools, &same)
 			continue
 		}
-		tools = append(tools, &tool.Tool{Name: name, Effect: effect, Input: anything, Run: func(context.Context, *tool.Call) (string, error) {
+		tools = append(tools, &tool.Tool{Name: name, Effect: effect, Network: network, Input: anything, Run: func(context.Context, *tool.Call) (string, error) {
 			return "", errors.New("a replay calls no tools")
 		}})
 	}

@@ -71,6 +71,24 @@ type change struct {
 // user has seen, see tool.Call. Any decision but a plain allow is recorded and stays valid when rules change, and in a replay. In an imported run, the
 // file's decisions do not allow any call that has no outcome in the file.
 func (r *run) permit(ctx context.Context, call string, c model.Call) (no *tool.Result, approved string, err error) {
+	if no, approved, err = r.permitted(ctx, call, c); no != nil || err != nil || !r.Strict || r.Gate == nil {
+		return no, approved, err
+	}
+	if _, done := r.scope.Done(call); done {
+		return nil, approved, nil
+	}
+	_ = r.scope.Afresh(func() error {
+		if t, ok := r.all.Get(c.Name); ok && r.Gate.Check(t, r.toolCall(c, "")).Decision != tool.Allow {
+			refused := denied("its permission is an answer in the store of the run, which others can write, and this worker takes none; its configuration can " +
+				"allow that, or somebody resumes the run without it" + toModels)
+			no = &refused
+		}
+		return nil
+	})
+	return no, approved, nil
+}
+
+func (r *run) permitted(ctx context.Context, call string, c model.Call) (no *tool.Result, approved string, err error) {
 	key := r.scope.Own(call)
 	_, begun := r.scope.Hint(call)
 	if key != call {
@@ -141,7 +159,7 @@ func (r *run) rule(ctx context.Context, v *tool.Verdict, c model.Call) (ruling, 
 		return rule, err
 	}
 	switch {
-	case r.scope.Granted(what) || r.scope.Granted(exact) || r.covered(c):
+	case !r.Strict && (r.scope.Granted(what) || r.scope.Granted(exact) || r.covered(c)):
 		rule.Decision, rule.Origin = tool.Allow, "run"
 	case r.Headless || r.scope == nil:
 		rule.Decision, rule.Nobody = tool.Deny, true

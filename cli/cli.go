@@ -108,11 +108,12 @@ type app struct {
 
 	configuration *host.Configuration // nil until it is read
 
-	current string // the workflow that is about to run, "" for none
-	starts  bool   // the project is started beside any run
-	replays bool   // the command replays a run
-	lives   bool   // the command lives long: what it runs is read anew
-	begun   string // the run that the command executes, "" for none
+	current string      // the workflow that is about to run, "" for none
+	starts  bool        // the project is started beside any run
+	replays bool        // the command replays a run
+	lives   bool        // the command lives long: what it runs is read anew
+	worker  host.Worker // what bounds the command, zero unless it is a worker
+	begun   string      // the run that the command executes, "" for none
 
 	store runlog.Store // once it is open
 }
@@ -212,7 +213,7 @@ func (a *app) chosen() host.Settings {
 	return host.Settings{
 		DataDir: a.set.dataDir, Store: a.set.store, Origin: storeOrigin(a), KeyFile: a.set.keyFile, Volatile: a.set.volatile, Offline: a.set.offline, OTel: a.set.otel,
 		Model: a.set.model, UserModel: userModel, TurnTimeout: a.set.turn, Concurrency: a.set.width, AgentProcesses: a.set.processes, Rules: rules,
-		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives,
+		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives, Worker: a.worker,
 	}
 }
 

@@ -1,13 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
@@ -16,6 +22,7 @@ import (
 func workerCommand(a *app) *cobra.Command {
 	var o superstep.RecoverOptions
 	var once bool
+	var dirs []string
 	cmd := &cobra.Command{
 		Use: "worker", Short: "Execute queued and interrupted runs, until stopped", Args: none,
 		Long: `Execute queued and interrupted runs, until stopped
@@ -23,14 +30,16 @@ func workerCommand(a *app) *cobra.Command {
 A worker takes queued runs, and resumes every interrupted run and every run that waits for storage.
 Several workers may serve one store. Runs of a higher priority come first, then workflows and keys
 take turns. A worker does not touch paused runs, which need a person, and quarantined runs, which
-need a decision. When a worker is stopped, it takes no more runs, lets running tasks end within the
-grace period, and leaves its runs to the others.`,
+need a decision. It serves its own folder, or those of --dir, and takes the rules of a run (--allow)
+only as far as your permissions.yaml says. When a worker is stopped, it takes no more runs,
+lets running tasks end within the grace period, and leaves its runs to the others.`,
 		Example: examples(a.cfg.Name, "worker", "", "worker --once", "take the waiting runs, and exit",
 			"worker --store postgres://superstep@db/superstep --place gpu,acp --max-runs 8 --health 127.0.0.1:9090", "one of many"),
 	}
 	var health string
 	cmd.Flags().StringSliceVar(&o.Place, "place", nil, "the labels of this worker, such as gpu,acp: it also takes queued runs that need these")
 	cmd.Flags().DurationVar(&o.Grace, "grace", 20*time.Second, "how long running tasks may go on when the worker is stopped")
+	cmd.Flags().StringArrayVar(&dirs, "dir", nil, "a `FOLDER` whose runs it takes, with all below it; defaults to the current one (may be repeated)")
 	cmd.Flags().StringVar(&health, "health", "", "the `address` of a page for health checks and Prometheus, such as 127.0.0.1:9090")
 	cmd.Flags().IntVar(&o.Runs, "max-runs", 32, "runs at once")
 	cmd.Flags().DurationVar(&o.Every, "every", 3*time.Second, "how long between two looks for interrupted runs; for queued ones it looks four times a second, or Redis reports them")
@@ -50,9 +59,34 @@ grace period, and leaves its runs to the others.`,
 		if err := checkHealth(health); err != nil {
 			return err
 		}
+		if err := a.serveFolders(dirs); err != nil {
+			return err
+		}
 		return workOn(cmd.Context(), a, &o, once, health)
 	}
 	return cmd
+}
+
+// serveFolders bounds the host to what a worker of these folders may do.
+func (a *app) serveFolders(dirs []string) error {
+	if len(dirs) == 0 {
+		dirs = []string{cmp.Or(a.host().Dir(), ".")}
+	}
+	for i, dir := range dirs {
+		info, err := os.Stat(dir)
+		if err == nil && !info.IsDir() {
+			err = errors.New("is no folder")
+		}
+		if err == nil {
+			dir, err = filepath.Abs(dir)
+		}
+		if err != nil {
+			return usage(fmt.Sprintf("--dir %s: %v", dir, err))
+		}
+		dirs[i] = dir
+	}
+	a.worker = host.Worker{Dirs: strings.Join(dirs, "\n"), Shared: !a.host().OwnStore()}
+	return nil
 }
 
 // heldElsewhere returns how many runs are held by other processes.

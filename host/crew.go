@@ -23,6 +23,9 @@ import (
 // projectOf returns the project of a run in a folder, with the rules that it began with. A recipe
 // may use models that are refused to agents users talk to.
 func (h *Host) projectOf(dir string, rules []string, onAsk string, models func(string) (model.Model, error)) (*project, error) {
+	if err := h.serves(dir, rules); err != nil {
+		return nil, err
+	}
 	all, err := h.rules(rules)
 	if err != nil {
 		return nil, err

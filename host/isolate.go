@@ -53,6 +53,7 @@ func (s *Session) isolate(run, id string, a *agent.Agent) (*agent.Agent, error) 
 			continue // it would see the project
 		}
 		if i := slices.IndexFunc(list, func(own *tool.Tool) bool { return own.Name == t.Name }); i >= 0 {
+			list[i].Network = t.Network
 			t = list[i]
 		}
 		tools = append(tools, t)

@@ -37,41 +37,9 @@ func (s *Session) gate(d *definition.Definition) (tool.Gate, error) {
 	return s.p.bounded(d, gate)
 }
 
-// careful is a gate for agents that have read untrusted text. It asks before such an agent sends
-// data to an address or by a command that only a rule without a pattern allows, or by a tool of a
-// server that no rule of the user mentions.
-type careful struct {
-	inner tool.Gate
-	taint tool.Reader
-}
-
+// tainted returns a gate that also asks before data is sent by whoever has read what strangers wrote.
 func tainted(inner tool.Gate) tool.Reader {
-	return careful{inner, permit.Taint(inner, func(c *tool.Call) []string { return c.Seen })}
-}
-
-// Check implements tool.Gate.
-func (g careful) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
-	v := g.inner.Check(t, c)
-	own := v.Origin == string(permit.User) || v.Origin == string(permit.Run) || v.Origin == string(permit.Granted)
-	if own && (strings.Contains(v.Rule, "(") || strings.HasPrefix(t.Name, "mcp__")) {
-		return v
-	}
-	return g.taint.Check(t, c)
-}
-
-// Grants implements tool.Granter.
-func (g careful) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
-	var gate tool.Gate = g.taint
-	if strings.Contains(rule, "(") || strings.HasPrefix(t.Name, "mcp__") {
-		gate = g.inner
-	}
-	granter, ok := gate.(tool.Granter)
-	return ok && granter.Grants(rule, t, c)
-}
-
-// Reads implements tool.Reader.
-func (g careful) Reads(name, from string, answers []string) func(string) tool.Verdict {
-	return g.taint.Reads(name, from, answers)
+	return permit.Taint(inner, func(c *tool.Call) []string { return c.Seen })
 }
 
 // agentRules returns the rules in the definition of an agent. The item is usable, so its permission

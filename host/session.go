@@ -99,14 +99,21 @@ func (p *project) start(ctx context.Context, model string, n *needs) (s *Session
 		return s, err
 	}
 	list = append(list, own...)
+	open := s.policy.Open()
+	for _, t := range list {
+		t.Network = t.Name == "bash" && (open || len(s.policy.Network()) > 0)
+	}
 	use := p.usage(n)
-	list = append(list, s.scriptTools(ctx, use)...)
+	for _, t := range s.scriptTools(ctx, use) {
+		t.Network = t.Network || open
+		list = append(list, t)
+	}
 	list = append(list, s.connect(ctx, use)...)
 	set, err := tool.NewSet(list...)
 	if err != nil {
 		return s, err
 	}
-	s.tools = set.Guarded(tool.Guard{Gate: s.policy, Headless: p.headless, Remember: p.remember})
+	s.tools = set.Guarded(tool.Guard{Gate: tainted(s.policy), Headless: p.headless, Strict: p.h.strict(), Remember: p.remember})
 	s.team, err = team.New(&team.Options{Agents: s.subAgent, List: s.subAgents, Isolate: s.isolate})
 	return s, err
 }
@@ -368,7 +375,7 @@ func (p *project) policy() (*permit.Policy, error) {
 		rules[permit.Project], trusted = c.rules, true
 	}
 	return permit.New(&permit.Options{
-		Rules: rules, TrustProject: trusted, Root: p.dir, Home: p.h.Home(), Resolve: trust.Resolved, Linked: linked, Protected: append(p.Protected(), vendorFolders()...),
+		Rules: rules, TrustProject: trusted, Root: p.dir, Home: p.h.Home(), Resolve: trust.Resolved, Linked: linked, Protected: p.Protected(),
 		Unprotect: unprotect, Shell: builtin.ShellKind(&builtin.BashOptions{Environ: p.h.cfg.Environ}),
 	})
 }
@@ -512,7 +519,7 @@ func (s *Session) make(d *definition.Definition, asked string) (*agent.Agent, er
 		}
 	}
 	a := &agent.Agent{
-		Name: d.Name, Model: m, Headless: p.headless, Clock: &agent.Clock{Now: time.Now, After: time.After}, Remember: p.remember,
+		Name: d.Name, Model: m, Headless: p.headless, Strict: p.h.strict(), Clock: &agent.Clock{Now: time.Now, After: time.After}, Remember: p.remember,
 		Limits: agent.Limits{Turns: cmp.Or(d.MaxTurns, defaultTurns), Single: d.Kind == definition.Simple},
 	}
 	if !p.h.Sealed() {

@@ -51,6 +51,7 @@ type file struct {
 	// unprotect are patterns of paths that agents may write although they are protected; the user's only.
 	unprotect []string
 	sandbox   sandboxSettings // the user's only
+	workers   workerSettings  // the user's only
 }
 
 func (f *file) detail() string {
@@ -185,10 +186,13 @@ func (r *reader) project(fields []frontmatter.Field) {
 func (r *reader) permissions(fields []frontmatter.Field, own bool) {
 	lists := []string{"allow", "ask", "deny"}
 	if own {
-		lists = append(lists, "unprotect", "sandbox")
+		lists = append(lists, "unprotect", "sandbox", "workers")
 	}
 	for _, f := range fields {
 		switch {
+		case own && f.Key == "workers":
+			r.workers(f)
+			continue
 		case own && f.Key == "sandbox":
 			r.sandbox(f)
 			if s := r.f.sandbox; s.auto && s.mode == sandboxOff {

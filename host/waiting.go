@@ -44,6 +44,9 @@ func (h *Host) unservedBy(workers []unlisted.Worker, info *runlog.Info, now time
 		return &unserved{"no worker is running", "worker"}
 	}
 	labels, why := unlisted.Lacking(workers, info.ID, info.Workflow, q.Place)
+	if strings.HasPrefix(why, "it comes with the rule ") || strings.HasPrefix(why, "its folder ") {
+		return &unserved{"no worker takes this run: " + transcript.Line(why), "worker"}
+	}
 	if why != "" {
 		return &unserved{fmt.Sprintf("no worker has workflow %s as this run needs it (%s)", transcript.Line(info.Workflow), transcript.Line(why)), "worker"}
 	}

@@ -24,6 +24,7 @@ type recovered struct {
 	size    int               // bytes of the last snapshot
 	ledger  ledger
 	granted map[string]bool // see Scope.Grant
+	marks   []mark          // those of them that are marks
 	handled map[string]bool // the requests that have left a record, by ID
 	paused  bool            // by somebody
 	sum     summing
@@ -335,7 +336,7 @@ func (v *recovered) restore(c *carry.Data, at time.Time) {
 		v.close(id)
 	}
 	for _, what := range c.Granted {
-		put(&v.granted, what, true)
+		v.allow(what)
 	}
 	for _, r := range c.Inner {
 		rec := runlog.Record{Kind: r.Kind, Path: r.Path, Data: r.Data, Attachment: r.Attachment}
@@ -413,6 +414,15 @@ func (v *recovered) grant(r *runlog.Record) {
 	var e runlog.Event
 	var g granted
 	if json.Unmarshal(r.Data, &e) == nil && e.Name == eventGranted && json.Unmarshal(e.Data, &g) == nil {
-		put(&v.granted, g.What, true)
+		v.allow(g.What)
 	}
+}
+
+// allow notes the word of a grant, which may be a mark.
+func (v *recovered) allow(what string) {
+	if own, lines, is := strings.Cut(what, markPrefix); is && !v.granted[what] {
+		all := strings.Split(lines, "\n")
+		v.marks = append(v.marks, mark{own, all[0], all[1:]})
+	}
+	put(&v.granted, what, true)
 }

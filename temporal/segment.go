@@ -262,7 +262,7 @@ func problem(ctx context.Context, err error) error {
 		return never(err, "quarantined")
 	case errors.As(err, new(*superstep.UntrustedError)), superstep.FailureCode(err) == superstep.CodeBudget:
 		return never(err, superstep.FailureCode(err))
-	case superstep.FailureCode(err) == superstep.CodeChanged, errors.As(err, new(*workflow.UnknownError)):
+	case superstep.FailureCode(err) == superstep.CodeChanged, errors.As(err, new(*workflow.UnknownError)), errors.As(err, new(*superstep.RefusedError)):
 		return elsewhere(err)
 	}
 	wait := time.Duration(min(activity.GetInfo(ctx).Attempt, 30)) * time.Second

@@ -50,6 +50,8 @@ type Guard struct {
 	Gate Gate // if nil, all calls are allowed
 	// Headless means that no user can be asked: what the Gate asks about is denied.
 	Headless bool
+	// Strict means that only the Gate permits calls: answers and decisions in the log of a run do not, since others could have put them there.
+	Strict bool
 	// Remember keeps a rule for later runs, when a user answers that something is always allowed. It may be called
 	// again after a crash. If nil, that answer is not offered.
 	Remember func(rule string) error

@@ -266,7 +266,7 @@ func (k *task) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	w := &agent.Work{Prompt: k.job.Prompt, Stopped: k.job.Stopped}
+	w := &agent.Work{Prompt: k.job.Prompt, Stopped: k.job.Stopped, Seen: []string{}} // what its lead has seen is on record
 	if k.job.State != nil {
 		w.State = func() (json.RawMessage, error) { return k.job.State() }
 	}

@@ -84,12 +84,13 @@ func (s *results) UnmarshalJSON(b []byte) error {
 // can read. It is nil at the top level.
 type surroundings struct {
 	step func(id string) (*recipe.Result, bool)
+	saw  func(id string) []string // what the result of a step comes from
 	vars map[string]any
 }
 
 // within returns the surroundings with additions.
-func (o *surroundings) within(step func(id string) (*recipe.Result, bool), vars map[string]any) *surroundings {
-	in := &surroundings{step: step, vars: map[string]any{}}
+func (o *surroundings) within(w *work, vars map[string]any) *surroundings {
+	in := &surroundings{step: w.scope.Step, saw: w.saw, vars: map[string]any{}}
 	if o != nil {
 		for k, v := range o.vars {
 			in.vars[k] = v

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/internal/clean"
@@ -28,7 +29,7 @@ type amount struct {
 // parallel runs the steps of a block beside each other.
 func (w *work) parallel(ctx context.Context) (g given, err error) {
 	p := w.step.Parallel
-	around := w.around.within(w.scope.Step, nil)
+	around := w.around.within(w, nil)
 	final, err := w.whole(ctx, w.play, w.step.ID, &p.Block, around, p.Width)
 	if err != nil {
 		return g, w.fails(ctx, err)
@@ -81,7 +82,7 @@ func (w *work) foreach(ctx context.Context) (g given, err error) {
 	}
 	branches := make([]graph.Node[results, amount], len(items))
 	for i, item := range items {
-		around := w.around.within(w.scope.Step, map[string]any{f.As: item, "index": i})
+		around := w.around.within(w, map[string]any{f.As: item, "index": i})
 		name, _ := w.part("branch", strconv.Itoa(i+1), 1)
 		branches[i] = graph.Node[results, amount]{Name: name, Run: w.inside(&f.Block, around)}
 	}
@@ -158,7 +159,14 @@ func (w *work) loop(ctx context.Context) (g given, err error) {
 	var passed []string
 	attempt := 1 // that the rounds are of: one that is done again has all after it done again
 	for round := 1; round <= l.Max; round++ {
-		around := w.around.within(w.scope.Step, map[string]any{"loop": map[string]any{"round": round, "output": last}})
+		around := w.around.within(w, map[string]any{"loop": map[string]any{"round": round, "output": last}})
+		if scope := w.task.Scope(); round > 1 { // its steps may read what the round before gave
+			before, _ := w.part("round", strconv.Itoa(round-1), 1)
+			within := agent.Within(agent.Saw(scope.Marks, scope.Path()+"/"+before))
+			if _, err := scope.Mark(ctx, fmt.Sprintf("rounds/%d", round), "", within); err != nil {
+				return g, err
+			}
+		}
 		a, holds, err := w.round(ctx, round, &attempt, around)
 		if err != nil {
 			return g, w.fails(ctx, fmt.Errorf("round %d: %w", round, err))

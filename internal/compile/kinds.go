@@ -12,7 +12,6 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
@@ -39,23 +38,22 @@ func (w *work) agent(ctx context.Context, prompt string) (g given, err error) {
 			one.Again = -1
 		}
 	}
-	n := node.Agent(s.ID, &one, func(results) (string, error) { return prompt, nil }, func(_ results, out *agent.Outcome) (amount, error) {
-		switch {
-		case s.Output != nil:
-			return unwrapped(out.Args, wrapped)
-		case out.Stop == agent.StopLimit:
-			return amount{}, &agent.LimitError{Agent: one.Name, Turns: out.Turns}
-		case out.Stop == agent.StopCut:
-			return amount{}, fmt.Errorf("agent %s: the provider cut its last answer off; ask for less, or use another model", one.Name)
-		}
-		said, err := json.Marshal(out.Text)
-		return amount{Output: said}, err
-	})
-	if n.Err != nil {
-		return g, n.Err
+	if one.Model == nil {
+		return g, fmt.Errorf("agent %s has no model", one.Name)
 	}
-	out, err := n.Run(ctx, w.task, w.state)
-	return given{output: out.Output}, err
+	out, err := one.RunAgain(ctx, w.task.Scope(), &agent.Work{Prompt: prompt, Seen: w.took, Links: w.links, State: w.seen, Stopped: w.task.Stopped()})
+	switch {
+	case err != nil:
+	case s.Output != nil:
+		g.output, err = unwrapped(out.Args, wrapped)
+	case out.Stop == agent.StopLimit:
+		err = &agent.LimitError{Agent: one.Name, Turns: out.Turns}
+	case out.Stop == agent.StopCut:
+		err = fmt.Errorf("agent %s: the provider cut its last answer off; ask for less, or use another model", one.Name)
+	default:
+		g.output, err = json.Marshal(out.Text)
+	}
+	return g, err
 }
 
 // wrapper is the field in which an agent returns a value that is not an object, since providers
@@ -76,13 +74,13 @@ func answering(s *jsonschema.Schema) (_ *jsonschema.Schema, wrapped bool) {
 	return outer, true
 }
 
-func unwrapped(args json.RawMessage, wrapped bool) (amount, error) {
+func unwrapped(args json.RawMessage, wrapped bool) (json.RawMessage, error) {
 	if !wrapped {
-		return amount{Output: args}, nil
+		return args, nil
 	}
 	var in map[string]json.RawMessage
 	err := json.Unmarshal(args, &in)
-	return amount{Output: orNull(in[wrapper])}, err
+	return orNull(in[wrapper]), err
 }
 
 // maxOutput is the number of bytes of a tool's result that are kept.
@@ -100,7 +98,7 @@ func (w *work) tool(ctx context.Context, args json.RawMessage) (g given, err err
 	}
 	one := set.Tools()[0]
 	caller := &agent.Agent{Name: s.ID, Tools: set}
-	res, err := caller.Call(ctx, w.task.Scope(), &agent.Work{Key: w.try(), State: w.seen, Stopped: w.task.Stopped(), Raw: true},
+	res, err := caller.Call(ctx, w.task.Scope(), &agent.Work{Key: w.try(), Seen: w.took, Links: w.links, State: w.seen, Stopped: w.task.Stopped(), Raw: true},
 		model.Call{ID: s.ID, Name: one.Name, Args: args})
 	if err != nil {
 		return g, err
@@ -285,7 +283,7 @@ func (w *work) ask(ctx context.Context, question string) (g given, err error) {
 
 // value evaluates an expression.
 func (w *work) value(context.Context) (g given, err error) {
-	v, err := w.step.Value.Value(w.scope)
+	v, err := w.step.Value.Value(w.tracked())
 	if err != nil {
 		return g, about("value", err)
 	}

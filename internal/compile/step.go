@@ -50,6 +50,9 @@ type work struct {
 	state  results
 	around *surroundings
 	scope  *recipe.Scope
+
+	took  []string // what the values of the step come from, see tool.Call; not nil once it is known
+	links []string // the addresses that its text has of the recipe and its inputs
 }
 
 // given is the result of a step.
@@ -174,6 +177,9 @@ func (w *work) failed(err error) update {
 func (w *work) give(ctx context.Context) (g given, err error) {
 	s := w.step
 	job, err := w.prepare()
+	if err == nil {
+		err = w.inherits(ctx)
+	}
 	if err != nil {
 		return g, err
 	}
@@ -228,16 +234,18 @@ func (w *work) prepare() (*job, error) {
 	case s.Agent != nil:
 		j.leaf = true
 		j.run = func(ctx context.Context) (given, error) { return w.agent(ctx, j.text) }
-		sees := *w.scope
+		sees := w.tracked()
 		if len(w.needs.Tools) > 0 { // what tool steps gave is as it was found
 			sees.Clean = clean.Text
 		}
-		j.text, err = s.Agent.Prompt.Render(&sees)
+		if j.text, err = s.Agent.Prompt.Render(sees); err == nil {
+			w.links = w.named(s.Agent.Prompt, j.text)
+		}
 		return j, about("prompt", err)
 	case s.Tool != nil:
 		j.leaf = true
 		j.run = func(ctx context.Context) (given, error) { return w.tool(ctx, j.data) }
-		j.data, err = object(s.Tool.Args, w.scope)
+		j.data, err = object(s.Tool.Args, w.tracked())
 		return j, about("args", err)
 	case s.Workflow != nil:
 		called := w.bundle.find(s.Workflow.Name)
@@ -251,7 +259,7 @@ func (w *work) prepare() (*job, error) {
 			}
 			return w.host(ctx, s.Workflow.Name, j.data)
 		}
-		j.data, err = object(s.Workflow.Inputs, w.scope)
+		j.data, err = object(s.Workflow.Inputs, w.tracked())
 		return j, about("inputs", err)
 	case s.Ask != nil:
 		j.run = func(ctx context.Context) (given, error) { return w.ask(ctx, j.text) }

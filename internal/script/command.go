@@ -191,7 +191,7 @@ func loadCommand(f Found, o *Options) (*tool.Tool, error) {
 	if err != nil {
 		return nil, Problem{File: f.Path, Text: err.Error()}
 	}
-	return &tool.Tool{Name: m.name, Description: m.description, Input: m.input, Output: m.output, Effect: m.effect, Run: c.call}, nil
+	return &tool.Tool{Name: m.name, Description: m.description, Input: m.input, Output: m.output, Effect: m.effect, Network: len(m.needs.Network) > 0, Run: c.call}, nil
 }
 
 // argv returns the command line, after the files were compared with those that were found.
@@ -283,7 +283,7 @@ func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) 
 	}
 	out, log := &head{limit: maxOutput}, &procgroup.Tail{Limit: maxLog}
 	j := &job{
-		sandbox: bounds, name: argv[0], args: argv[1:], dir: filepath.Join(o.Directory, m.cwd), stdin: stdin, stdout: into(out), stderr: into(log), env: env, refused: call.Refused,
+		sandbox: bounds, name: argv[0], args: argv[1:], dir: filepath.Join(o.Directory, m.cwd), stdin: stdin, stdout: into(out), stderr: into(log), env: env,
 	}
 	state, err := j.do(ctx)
 	switch {

@@ -237,6 +237,7 @@ func (m *module) tool(name string, d described) (*tool.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.Network = len(needs.Network) > 0
 	t.Run = func(ctx context.Context, c *tool.Call) (string, error) {
 		return m.call(ctx, name, d.Export, env, needs, timeout, c)
 	}
@@ -278,7 +279,7 @@ func (m *module) declared(d described) (env []string, needs sandbox.Needs, err e
 func (m *module) call(ctx context.Context, name, export string, env []string, needs sandbox.Needs, timeout time.Duration, c *tool.Call) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, tookTooLong(timeout))
 	defer cancel()
-	req := &request{Op: "call", Export: export, Args: c.Args, Limit: maxOutput, env: env, needs: needs, refused: c.Refused}
+	req := &request{Op: "call", Export: export, Args: c.Args, Limit: maxOutput, env: env, needs: needs}
 	if len(bytes.TrimSpace(req.Args)) == 0 {
 		req.Args = json.RawMessage("{}")
 	}

@@ -199,11 +199,11 @@ func (f *facts) likeCommand() string {
 		return ""
 	}
 	all := f.units[0].words
-	if len(all) > 1 && hasSubcommands(all[0]) && subcommand(all[1]) {
-		return all[0] + " " + all[1] + " *"
-	}
 	if onlyReads(all[0]) {
 		return all[0] + " *"
+	}
+	if len(all) > 1 && (slices.Contains(mild()[all[0]], all[1]) || runsTargets(all[0]) && subcommand(all[1]) && !strong(all[1])) {
+		return all[0] + " " + all[1] + " *"
 	}
 	for _, w := range all {
 		if w == "" || strings.ContainsAny(w, "*?() \t\n\x00\x01") {
@@ -213,15 +213,47 @@ func (f *facts) likeCommand() string {
 	return strings.Join(all, " ")
 }
 
+// mild lists subcommands that, whatever their arguments, destroy nothing, publish nothing, change nothing that runs elsewhere
+// and start nothing that the arguments name. For all others, such as push, delete, run and apply, only the very command is
+// offered.
+func mild() map[string][]string {
+	node := []string{"test", "ls", "list", "view", "outdated", "why", "explain"}
+	containers := []string{"ps", "images", "logs", "inspect", "version", "info", "stats", "top", "port", "diff", "search", "history", "events"}
+	return map[string][]string{
+		"git": {"status", "log", "diff", "show", "blame", "grep", "add", "commit", "describe", "rev-parse", "rev-list", "ls-files", "ls-tree", "cat-file",
+			"shortlog", "merge-base", "name-rev", "whatchanged", "cherry"},
+		"go":    {"test", "build", "vet", "list", "fmt", "doc", "version"},
+		"cargo": {"build", "check", "test", "clippy", "fmt", "doc", "tree", "metadata", "bench", "search"},
+		"npm":   node, "pnpm": node, "yarn": node, "bun": node,
+		"docker": containers, "podman": containers,
+		"kubectl":   {"get", "describe", "logs", "top", "explain", "version", "api-resources", "api-versions", "diff"},
+		"helm":      {"list", "ls", "status", "history", "show", "search", "template", "lint", "version"},
+		"terraform": {"plan", "validate", "show", "output", "fmt", "version", "graph"},
+		"pip":       {"list", "show", "freeze", "check", "index"},
+		"poetry":    {"show", "check", "version", "search"},
+		"brew":      {"list", "info", "search", "deps", "outdated"},
+		"apt":       {"list", "show", "search", "policy"},
+		"systemctl": {"status", "show", "cat", "list-units", "list-timers", "is-active", "is-enabled"},
+	}
+}
+
+// runsTargets reports whether a program runs what a file of the project names, so that nobody knows what its words do.
+func runsTargets(name string) bool {
+	return slices.Contains([]string{"make", "just", "gradle", "mvn"}, name)
+}
+
 func subcommand(s string) bool {
 	return s != "" && s[0] >= 'a' && s[0] <= 'z' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-:") == ""
 }
 
-func hasSubcommands(name string) bool {
-	return slices.Contains([]string{
-		"git", "go", "cargo", "npm", "pnpm", "yarn", "bun", "docker", "podman", "kubectl", "helm", "gh", "terraform", "pip", "uv", "poetry",
-		"dotnet", "mvn", "gradle", "make", "just", "brew", "apt", "systemctl",
-	}, name)
+// strong reports whether a target is named after something that destroys, publishes or starts.
+func strong(target string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(target, func(c rune) bool { return c == '-' || c == ':' }), func(word string) bool {
+		return slices.Contains([]string{
+			"apply", "clean", "delete", "deploy", "destroy", "down", "drop", "exec", "install", "kill", "migrate", "promote", "prune", "publish", "purge", "push",
+			"release", "remove", "reset", "restart", "rm", "rollback", "run", "ship", "start", "stop", "terminate", "undeploy", "uninstall", "up", "upload", "wipe",
+		}, word)
+	})
 }
 
 // onlyReads reports whether a command neither writes nor sends nor starts anything, whatever its

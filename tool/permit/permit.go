@@ -221,6 +221,9 @@ func (p *Policy) Bounded(c Confinement, auto bool) *Policy {
 	return &out
 }
 
+// Open reports whether nothing keeps commands from the network.
+func (p *Policy) Open() bool { return p.opt.Sandbox != Confined }
+
 // List returns the rules in the order of their layers, with those that are ignored.
 func (p *Policy) List() []Rule {
 	var out []Rule
@@ -258,7 +261,6 @@ func keyFiles() []Rule {
 	var out []Rule
 	for _, pattern := range []string{
 		"**/.env*", "**/?*.env", "**/.aws/**", "**/.ssh/**", "**/.gnupg/**", "**/.netrc", "**/.npmrc", "**/.pypirc", "**/.pgpass", "**/.git-credentials",
-		"**/.git/config", "**/.git/config.worktree", "**/.git/modules/**/config",
 		"**/.htpasswd",
 		"**/*.pem", "**/*.key", "**/*.p12", "**/*.pfx", "**/*.jks", "**/*.keystore", "**/*.kdbx", "**/id_rsa*", "**/id_dsa*", "**/id_ecdsa*", "**/id_ed25519*",
 		"**/credentials", "**/credentials.{json,yml,yaml,toml,ini,xml,csv,txt}", "**/.config/gcloud/**", "**/.kube/config", "**/.docker/config.json",

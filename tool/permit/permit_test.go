@@ -372,6 +372,26 @@ func TestAlways(t *testing.T) {
 			t.Errorf("%s %s: %q, want %q (%+v)", tc.tool, tc.arg, v.Always, tc.want, v)
 		}
 	}
+	for _, command := range []string{ // these destroy, publish, start or change something elsewhere
+		"kubectl delete pod x", "kubectl apply -f x.yaml", "kubectl exec web ls", "kubectl drain n1", "kubectl scale web --replicas=0", "kubectl rollout undo x", "docker run alpine", "docker rm x",
+		"docker compose down -v", "docker container rm x", "docker system prune", "docker push a/b", "docker kill x", "git push origin main", "git push --force", "git -C x push",
+		"git clean -fd", "git reset --hard", "git checkout .", "git branch -D x", "git stash drop", "git remote remove x", "git worktree remove x", "git restore .", "go run x.go",
+		"go install a/b@latest", "npm run deploy", "npm publish", "npm unpublish x", "npx x", "cargo publish", "cargo install x", "gh repo delete x", "gh pr merge 5", "gh release create v1", "helm uninstall x",
+		"terraform apply", "terraform destroy", "terraform state rm x", "pip uninstall x", "uv run x.py", "make deploy", "just deploy", "apt remove x", "brew uninstall x", "systemctl stop x", "dotnet run",
+		"aws s3 rm x", "dropdb x", "make db:drop", "mvn deploy", "gradle publish",
+	} {
+		if v := p.Check(call("bash", map[string]any{"command": command})); v.Always != "bash("+command+")" {
+			t.Errorf("%s: %q is offered, want the exact words", command, v.Always)
+		}
+	}
+	for command, want := range map[string]string{
+		"git log main": "git log *", "git status": "git status *", "kubectl get pods": "kubectl get *", "docker ps": "docker ps *", "npm test": "npm test *", "cargo build": "cargo build *",
+		"terraform plan": "terraform plan *", "make test": "make test *",
+	} {
+		if v := p.Check(call("bash", map[string]any{"command": command})); v.Always != "bash("+want+")" {
+			t.Errorf("%s: %q is offered, want %s", command, v.Always, want)
+		}
+	}
 }
 
 func TestMissing(t *testing.T) {
@@ -487,8 +507,36 @@ func TestTaint(t *testing.T) {
 	used = []string{"read_file", "mcp__x__y", "think"}
 	check("after", map[string]tool.Decision{
 		"bash curl x": "ask", "bash ls": "allow", "bash git status && ls": "ask", "bash git push": "ask", "bash eval x": "ask", "bash timeout 5 curl x": "ask", "bash ls $(curl x)": "ask", "bash echo x > /dev/tcp/a/1": "ask",
-		"web_fetch https://a.b/?x": "ask", "web_fetch https://a.b/c": "allow", "web_fetch https://a.b/" + strings.Repeat("x", 300): "ask", "mcp__a__b ": "ask", "think ": "allow",
+		"web_fetch https://a.b/?x": "ask", "web_fetch https://a.b/c": "ask", "web_fetch https://a.b": "ask", "web_fetch https://a.b/" + strings.Repeat("x", 300): "ask", "mcp__a__b ": "ask", "think ": "allow",
 	})
+}
+
+// TestTaintNames: a rule allows a call of the tainted if it names where to.
+func TestTaintNames(t *testing.T) {
+	for _, c := range []struct {
+		rules         []string
+		name, arg     string
+		network, asks bool
+	}{
+		{[]string{"allow web_fetch"}, "web_fetch", "https://a.b/c", false, true}, {[]string{"allow web_fetch(domain:a.b)"}, "web_fetch", "https://a.b/c", false, false},
+		{[]string{"allow web_fetch(domain:*.b.c)"}, "web_fetch", "https://a.b.c/c", false, false},
+		{[]string{"allow mcp__*"}, "mcp__a__b", "", false, true}, {[]string{"allow mcp__a*"}, "mcp__a__b", "", false, true}, {[]string{"allow mcp__a__*"}, "mcp__a__b", "", false, false},
+		{[]string{"allow bash(curl *)", "allow net(a.b)"}, "bash", "curl a.b", false, false}, {[]string{"allow bash(curl *)", "allow net(*)"}, "bash", "curl a.b", false, true},
+		{[]string{"allow bash(*)", "allow net(a.b)"}, "bash", "curl a.b", false, true},
+		{[]string{"allow bash", "allow bash(git log *)", "allow net(a.b)"}, "bash", "git log x; curl a.b", false, true},
+		{[]string{"allow *"}, "post", "", true, true}, {[]string{"allow post"}, "post", "", true, false}, {[]string{"allow *"}, "post", "", false, false},
+	} {
+		g := permit.Taint(policy(t, c.rules...), func(*tool.Call) []string { return []string{"recall"} })
+		x, use := call(c.name, map[string]any{"url": c.arg, "command": c.arg})
+		x.Network = c.network
+		if v := g.Check(x, use); (v.Decision == tool.Ask) != c.asks {
+			t.Errorf("%q: %s %s: %+v", c.rules, c.name, c.arg, v)
+		}
+		use.Stands = func(string) bool { return true }
+		if v := g.Check(x, use); c.name == "web_fetch" && v.Decision != tool.Allow {
+			t.Errorf("%q: an address that stands somewhere: %+v", c.rules, v)
+		}
+	}
 }
 
 // TestTaintWithoutNetwork: a command that reaches nothing sends nothing.
@@ -720,6 +768,24 @@ func TestProtectedPaths(t *testing.T) {
 	for _, x := range append(permit.AlwaysProtected(), o.Protected[0]) {
 		if name := strings.TrimSuffix(strings.TrimPrefix(x.Path, "**/"), "/"); !x.Ask && p.Protected(name) == "" {
 			t.Errorf("%s is not protected", x.Path)
+		}
+	}
+}
+
+// TestCovers: what a worker takes from a run is no more than a rule of its own allows, and never what leaves the sandbox.
+func TestCovers(t *testing.T) {
+	for _, c := range []struct {
+		own, brought string
+		covers       bool
+	}{
+		{"bash", "bash(go test *)", true}, {"bash(go test *)", "bash(go test *)", true}, {"bash(go *)", "bash(go test *)", true}, {"bash(go test *)", "bash(go *)", false},
+		{"bash(go test *)", "bash", false}, {"bash(*)", "bash(go test)", false}, {"mcp__*", "mcp__a__b", true}, {"mcp__a__*", "mcp__*", false}, {"edit_file(docs/**)", "edit_file(docs/**)", true},
+		{"edit_file(docs/**)", "edit_file(**)", false}, {"edit_file", "edit_file(docs/**)", true}, {"net(a.b)", "net(a.b)", true}, {"net(a.b)", "net(c.b)", false}, {"net(*)", "net(*)", false},
+		{"net(*)", "net(a.b)", false}, {"unsandboxed(make x)", "unsandboxed(make x)", false}, {"*", "web_fetch", true}, {"*", "*", false}, {"*", "un*", false},
+	} {
+		own, brought := rules(t, "allow "+c.own)[0], rules(t, "allow "+c.brought)[0]
+		if got := own.Covers(brought); got != c.covers {
+			t.Errorf("%s covers %s: %t", c.own, c.brought, got)
 		}
 	}
 }

@@ -68,6 +68,17 @@ func (e *syntaxError) Error() string {
 	return fmt.Sprintf("permission rule %q: column %d: %s", clean.Clip(e.Text, 200), e.Col, e.Problem)
 }
 
+// Outside reports whether a rule lets commands leave the sandbox, or reach any host.
+func (r Rule) Outside() bool {
+	return r.Tool == outsideTool || r.Pattern == "*" && r.Tool == netTool || strings.ContainsAny(r.Tool, "*?") && (glob(r.Tool, outsideTool) || glob(r.Tool, netTool))
+}
+
+// Covers reports whether a rule allows all that another one does, by their words. Nothing covers a rule that is Outside.
+func (r Rule) Covers(o Rule) bool {
+	return !o.Outside() && (r.Tool == o.Tool || glob(r.Tool, o.Tool) && r.Pattern == "") && (r.Pattern == "" && r.Tool != netTool || r.Pattern == o.Pattern ||
+		kindOf(r.Tool) == kindShell && strings.HasSuffix(r.Pattern, " *") && strings.HasPrefix(o.Pattern, strings.TrimSuffix(r.Pattern, "*")))
+}
+
 // ParseDecision reads a decision, "" is none.
 func ParseDecision(s string) (tool.Decision, error) {
 	all := []string{string(tool.Allow), string(tool.Ask), string(tool.Deny)}

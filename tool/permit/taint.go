@@ -1,7 +1,6 @@
 package permit
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 
@@ -10,32 +9,21 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// untrusted reports whether the result of a tool comes from untrusted sources: pages and search
-// results of the web, answers of MCP servers, the reports of other agents, who may have read such,
-// notes of earlier runs, and the file that an imported run was made of.
-func untrusted(name string) bool {
-	switch name {
-	case "web_fetch", "web_search", "task", "task_batch", "run_workflow", "collect_workflow", "recall", tool.ImportedFile:
-		return true
-	}
-	return strings.HasPrefix(name, "mcp__")
-}
-
-// Taint returns a gate that asks before something is sent out of a conversation that has read what
-// strangers wrote, since that may have told the model what to send and where. Used gives the names
-// of the tools whose results are in the conversation of a call; it is taken from the conversation
-// itself, so that a run that is resumed or replayed decides as it did. What the inner gate asks
-// about or denies stays so.
+// Taint returns a gate that asks before something is sent by whoever has read what strangers wrote (see tool.Stranger), since that may have told the model
+// what to send and where. Used gives what the values of a call come from. That is in the record of the run, so that a run that is resumed or replayed
+// decides as it did. What the inner gate asks about or denies stays so.
 //
-// Sends are addresses with a query or a long path for web_fetch, commands of bash that use the
-// network or cannot be understood, and tools of MCP servers that are not pure.
+// Sends are addresses that stand nowhere word for word for web_fetch, commands of bash that use the network or cannot be understood, and tools of MCP
+// servers and others with a network. A rule of the user allows them if it names where to: with a host, a command, or the name of the tool or its server.
 func Taint(inner tool.Gate, used func(c *tool.Call) []string) tool.Reader {
-	return taint{inner, used}
+	policy, _ := inner.(*Policy)
+	return taint{inner, policy, used}
 }
 
 type taint struct {
-	inner tool.Gate
-	used  func(c *tool.Call) []string
+	inner  tool.Gate
+	policy *Policy // the inner gate, if it is one
+	used   func(c *tool.Call) []string
 }
 
 // Check decides on a call. It implements tool.Gate.
@@ -44,13 +32,14 @@ func (g taint) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 	if v.Decision != tool.Allow || t == nil || c == nil {
 		return v
 	}
+	own := v.Origin == string(User) || v.Origin == string(Run) || v.Origin == string(Granted)
 	why := g.asks(t, c)
-	if why == "" {
+	if why == "" || own && g.policy.names(v.Rule, t, c) {
 		return v
 	}
 	v.Decision, v.Always, v.Missing, v.Reason = tool.Ask, "", nil, why
-	if p, ok := g.inner.(*Policy); ok {
-		return p.headless(v)
+	if g.policy != nil {
+		return g.policy.headless(v)
 	}
 	return v
 }
@@ -63,30 +52,59 @@ func (g taint) Reads(name, from string, answers []string) func(file string) tool
 	return func(string) tool.Verdict { return tool.Verdict{Decision: tool.Deny, Reason: "no rule is about files"} }
 }
 
-// Grants reports whether a rule would allow a call, which it never does where the gate itself asks. It
-// implements tool.Granter.
+// Grants reports whether a rule would allow a call, which where the gate itself asks only one does that names where to. It implements
+// tool.Granter.
 func (g taint) Grants(rule string, t *tool.Tool, c *tool.Call) bool {
 	inner, ok := g.inner.(tool.Granter)
-	return ok && t != nil && c != nil && inner.Grants(rule, t, c) && g.asks(t, c) == ""
+	return ok && t != nil && c != nil && inner.Grants(rule, t, c) && (names(rule, t) || g.asks(t, c) == "")
 }
 
 // asks returns why a call requires approval, or "" if it does not.
 func (g taint) asks(t *tool.Tool, c *tool.Call) string {
-	p, _ := g.inner.(*Policy)
-	what := p.sends(t, c)
-	if what == "" {
+	used := g.used(c)
+	i := slices.IndexFunc(used, tool.Stranger)
+	if i < 0 {
 		return ""
 	}
-	used := g.used(c)
-	i := slices.IndexFunc(used, untrusted)
-	if i < 0 {
+	what := g.policy.sends(t, c)
+	if what == "" {
 		return ""
 	}
 	return "the conversation holds what " + used[i] + " gave, which strangers may have written, and this " + what
 }
 
-// longPath is the length in bytes from which the path of a URL may carry data.
-const longPath = 200
+// names reports whether the rules that allow a call name where it sends something. Each command of a line needs one that does.
+func (p *Policy) names(rule string, t *tool.Tool, c *tool.Call) bool {
+	if t.Name != "bash" || p == nil {
+		return names(rule, t)
+	}
+	if slices.Contains(p.Network(), "*") {
+		return false
+	}
+	f := p.facts(t.Name, c.Args)
+	for i := range f.units {
+		u := &f.units[i]
+		if len(u.words) == 0 || u.around || onlyReads(u.words[0]) {
+			continue
+		}
+		if r := p.unit(f, u).rule; r == nil || r.Layer == Project || r.Layer == Agent || r.Layer == BuiltIn || !names(r.String(), t) {
+			return false
+		}
+	}
+	return names(rule, t)
+}
+
+// names reports whether a rule names a host, a command, a server or the very tool.
+func names(rule string, t *tool.Tool) bool {
+	if name, pattern, ok := strings.Cut(rule, "("); ok {
+		return !strings.ContainsAny(name, "*?") && !strings.HasPrefix(pattern, "*")
+	}
+	literal, _, _ := strings.Cut(rule, "*")
+	if server, _, ok := strings.Cut(strings.TrimPrefix(t.Name, "mcp__"), "__"); ok && strings.HasPrefix(t.Name, "mcp__") {
+		return strings.HasPrefix(literal, "mcp__"+server+"__")
+	}
+	return t.Network && rule == t.Name && t.Name != "bash"
+}
 
 // sends returns how a call can send data out, or "" if it cannot.
 func (p *Policy) sends(t *tool.Tool, c *tool.Call) string {
@@ -96,15 +114,13 @@ func (p *Policy) sends(t *tool.Tool, c *tool.Call) string {
 	}
 	switch {
 	case t.Name == "web_fetch":
-		raw, _ := str(object, "url")
-		u, err := url.Parse(raw)
-		if err != nil || u.RawQuery != "" || len(u.EscapedPath()) > longPath || u.User != nil {
-			return "sends what is in its address"
+		if raw, _ := str(object, "url"); c.Stands == nil || !c.Stands(raw) {
+			return "fetches an address that stands word for word in no page, search result or document that was read"
 		}
 	case t.Name == "bash":
 		return p.sendsCommand(object)
-	case strings.HasPrefix(t.Name, "mcp__") && t.Effect != tool.Pure:
-		return "sends its arguments to a server"
+	case strings.HasPrefix(t.Name, "mcp__"), t.Network && t.Name != "web_search":
+		return "sends its arguments out"
 	}
 	return ""
 }

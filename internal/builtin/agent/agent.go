@@ -13,8 +13,10 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/external"
 	"github.com/superstep-dev/superstep/internal/recipe"
+	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/workflow"
@@ -222,7 +224,8 @@ func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state
 	w := &agent.Work{
 		Prompt:   s.Prompt,
 		Messages: s.Messages,
-		Seen:     s.Seen,
+		Seen:     append([]string{}, s.Seen...),
+		Links:    named(s),
 		State:    func() (json.RawMessage, error) { return json.Marshal(s) },
 		Stopped:  t.Stopped(),
 	}
@@ -244,6 +247,17 @@ func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state
 		ID: out.Messages[len(out.Messages)-1].ID + "/results", Role: model.Assistant, Parts: []model.Part{{Kind: model.Text, Text: text}},
 	})
 	return u, err
+}
+
+// named returns the addresses that the user has named.
+func named(s *state) []string {
+	out := clean.Links(s.Prompt)
+	for _, m := range s.Messages {
+		if m.Role == model.User && toolnames.PromptOf(m.Text()) == "" {
+			out = append(out, clean.Links(m.Text())...)
+		}
+	}
+	return out
 }
 
 // said returns the result of an agent, or an error if there is none.

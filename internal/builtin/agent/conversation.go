@@ -176,9 +176,14 @@ func continued(records iter.Seq2[runlog.Record, error], message string) (json.Ra
 		}
 		for _, p := range m.Parts {
 			if p.Kind == model.Result && !slices.Contains(in.Seen, p.Call.Name) {
-				in.Seen = append(in.Seen, p.Call.Name)
+				if in.Seen = append(in.Seen, p.Call.Name); slices.Contains(c.network, p.Call.Name) {
+					in.Seen = append(in.Seen, p.Call.Name+tool.Networked)
+				}
 			}
 		}
+	}
+	if slices.Contains(c.network, "*") {
+		in.Seen = append(in.Seen, tool.ExternalAgent)
 	}
 	in.Messages = bound(c.messages, mostContinued)
 	for i := range in.Messages {
@@ -193,6 +198,7 @@ type conversation struct {
 	messages []model.Message
 	calls    []model.Call // of the last turn, whose results are not among the messages yet
 	results  map[string]tool.Result
+	network  []string // the tools that reached the network, "*" for an external agent
 }
 
 func (c *conversation) say(role model.Role, text string) {
@@ -247,8 +253,12 @@ func (c *conversation) effect(path string, d *runlog.Settled) error {
 	var err error
 	switch {
 	case d.Kind == "agent" && d.Key == "agent":
-		var began struct{ Prompt string }
+		var began struct {
+			Prompt  string
+			Network []string
+		}
 		if err = json.Unmarshal(d.Input, &began); err == nil {
+			c.network = append(c.network, began.Network...)
 			c.answer()
 			c.say(model.User, began.Prompt)
 		}

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,6 +47,7 @@ func main() {
 type flags struct {
 	client.Options
 	place  []string
+	dirs   []string
 	id     string
 	single bool
 	grace  time.Duration
@@ -80,6 +82,7 @@ such as TEMPORAL_ADDRESS, TEMPORAL_API_KEY and TEMPORAL_TLS.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.work(cmd.Context()) },
 	}
 	work.Flags().StringSliceVar(&f.place, "place", nil, "the `LABELS` of this worker, such as gpu,acp, at most 4")
+	work.Flags().StringArrayVar(&f.dirs, "dir", nil, "a `FOLDER` whose runs it executes, with all below it; defaults to the current one (may be repeated)")
 	work.Flags().BoolVar(&f.single, "single", false, "permit SQLite and files: this is the only worker")
 	work.Flags().DurationVar(&f.grace, "grace", 20*time.Second, "how long running tasks may go on when the worker is stopped")
 	start := &cobra.Command{
@@ -113,8 +116,11 @@ text, key=value, or - for standard input.`,
 
 func (f *flags) note(text string) { fmt.Fprintln(f.notes, text) }
 
-func (f *flags) open(ctx context.Context) (*host.Host, error) {
-	return host.Open(ctx, &host.Config{Name: "superstep", Stores: stores.All(), Notice: f.note, Warn: f.note, Settings: host.Settings{Headless: true, Fresh: true}})
+// open opens the host; with a worker, that of one.
+func (f *flags) open(ctx context.Context, w host.Worker) (*host.Host, error) {
+	return host.Open(ctx, &host.Config{
+		Name: "superstep", Stores: stores.All(), Notice: f.note, Warn: f.note, Settings: host.Settings{Headless: true, Fresh: true, Worker: w},
+	})
 }
 
 func (f *flags) dial(ctx context.Context) (client.Client, error) {
@@ -135,7 +141,15 @@ func (f *flags) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h, err := f.open(ctx)
+	if len(f.dirs) == 0 {
+		f.dirs = []string{"."}
+	}
+	for i := range f.dirs {
+		if f.dirs[i], err = filepath.Abs(f.dirs[i]); err != nil {
+			return err
+		}
+	}
+	h, err := f.open(ctx, host.Worker{Dirs: strings.Join(f.dirs, "\n"), Shared: true}) // whoever reaches Temporal starts runs and answers
 	if err != nil {
 		return err
 	}
@@ -179,7 +193,7 @@ func (f *flags) work(ctx context.Context) error {
 
 func (f *flags) start(cmd *cobra.Command, words []string) error {
 	ctx := cmd.Context()
-	h, err := f.open(ctx)
+	h, err := f.open(ctx, host.Worker{})
 	if err != nil {
 		return err
 	}
