@@ -17,6 +17,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 // A story is something that happens to a store: a few runs that grow by batches, get new
@@ -145,7 +146,7 @@ func (y *story) check(s *Store, settled bool) error {
 				return fmt.Errorf("%s: record %d is of %s, which failed", id, rec.Seq, rec.Path)
 			}
 		}
-		b := batch(2)
+		b := runlogtest.Batch(2)
 		if err := l.Append(ctx, b); err != nil || b.Records[1].Seq != info.Head+2 {
 			return fmt.Errorf("%s continues with %d, error %w", id, b.Records[1].Seq, err)
 		}
@@ -319,7 +320,7 @@ func TestDiskFull(t *testing.T) {
 				if l == nil {
 					continue
 				}
-				if err := l.Append(t.Context(), &runlog.Batch{Records: batch(1).Records, Status: runlog.WaitingStorage}); err != nil {
+				if err := l.Append(t.Context(), &runlog.Batch{Records: runlogtest.Batch(1).Records, Status: runlog.WaitingStorage}); err != nil {
 					t.Fatalf("disk %d: parking: %v", i, err)
 				}
 				parked++
@@ -330,7 +331,7 @@ func TestDiskFull(t *testing.T) {
 					continue // it had room enough without
 				}
 				spent++
-				if err := l.Append(t.Context(), batch(1)); !errors.As(err, new(*runlog.StorageError)) {
+				if err := l.Append(t.Context(), runlogtest.Batch(1)); !errors.As(err, new(*runlog.StorageError)) {
 					t.Fatalf("disk %d: the reserve was used for more: %v", i, err)
 				}
 			}
@@ -437,7 +438,7 @@ func damagedStore(t *testing.T, held bool) (s *Store, ends []int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b := create(t, s, "a"), create(t, s, "b")
+	a, b := runlogtest.Create(t, s, "a"), runlogtest.Create(t, s, "b")
 	size := func() int64 {
 		info, err := os.Stat(filepath.Join(s.runDir("a"), logName))
 		if err != nil {
@@ -447,10 +448,10 @@ func damagedStore(t *testing.T, held bool) (s *Store, ends []int64) {
 	}
 	ends = append(ends, size())
 	for _, n := range []int{2, 1, 3, 2, 1, 1, 1} {
-		appendTo(t, a, n)
+		runlogtest.Append(t, a, n)
 		ends = append(ends, size())
 	}
-	appendTo(t, b, 3)
+	runlogtest.Append(t, b, 3)
 	if !held {
 		release(t, a)
 	}
@@ -513,7 +514,7 @@ func TestCutAtEveryByte(t *testing.T) {
 					t.Fatalf("cut at %d: head %d, want %d", size, got.Head, head)
 				}
 				if size%16 == 0 {
-					appendTo(t, l, 2)
+					runlogtest.Append(t, l, 2)
 					if recs := readAll(t, other, "a"); len(recs) != head+2 {
 						t.Fatalf("cut at %d: it continues with %d records", size, len(recs))
 					}
@@ -543,8 +544,8 @@ func TestBitFlips(t *testing.T) {
 	}
 	s2.segment = 500
 	l, _ := acquire(t, s2, "a")
-	appendTo(t, l, 6) // the first of which are in a former log now
-	appendTo(t, l, 2)
+	runlogtest.Append(t, l, 6) // the first of which are in a former log now
+	runlogtest.Append(t, l, 2)
 	release(t, l)
 	want := readAll(t, s2, "a")
 	if err := s2.Close(); err != nil {
@@ -676,8 +677,8 @@ func TestFoundBehindTheAcknowledged(t *testing.T) {
 			after := filepath.Join(t.TempDir(), "after")
 			d := newShim(t.TempDir())
 			s := openShim(t, d, nil)
-			l := create(t, s, "r")
-			appendTo(t, l, 2)
+			l := runlogtest.Create(t, s, "r")
+			runlogtest.Append(t, l, 2)
 			failed := false
 			d.watch(func(op, _ string) error {
 				if failed || op == "sync" { // and what would take it back
@@ -686,10 +687,10 @@ func TestFoundBehindTheAcknowledged(t *testing.T) {
 				}
 				return nil
 			})
-			if err := l.Append(t.Context(), batch(3)); !errors.Is(err, runlog.ErrUnknown) {
+			if err := l.Append(t.Context(), runlogtest.Batch(3)); !errors.Is(err, runlog.ErrUnknown) {
 				t.Fatalf("an append that may have been stored: %v", err)
 			}
-			if err := l.Append(t.Context(), batch(1)); !errors.Is(err, runlog.ErrUnknown) {
+			if err := l.Append(t.Context(), runlogtest.Batch(1)); !errors.Is(err, runlog.ErrUnknown) {
 				t.Fatalf("an append after it: %v", err)
 			}
 			d.watch(nil)
@@ -706,7 +707,7 @@ func TestFoundBehindTheAcknowledged(t *testing.T) {
 				if got.Head != 5 {
 					t.Fatalf("acquired %+v", got)
 				}
-				appendTo(t, l, 1)
+				runlogtest.Append(t, l, 1)
 				want = 6
 			} else if n := len(readAll(t, other, "r")); n != want {
 				t.Fatalf("%d records", n)
@@ -722,8 +723,8 @@ func TestFoundBehindTheAcknowledged(t *testing.T) {
 // A log that was put in the place of another, from a backup for instance, ends the hold.
 func TestReplacedLog(t *testing.T) {
 	s := openTest(t, t.TempDir(), nil)
-	l := create(t, s, "r")
-	appendTo(t, l, 2)
+	l := runlogtest.Create(t, s, "r")
+	runlogtest.Append(t, l, 2)
 	b, err := os.ReadFile(s.logPath("r"))
 	if err == nil {
 		err = errors.Join(os.WriteFile(s.logPath("r")+".tmp", b, 0o600), os.Rename(s.logPath("r")+".tmp", s.logPath("r")))
@@ -731,7 +732,7 @@ func TestReplacedLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Append(t.Context(), batch(1)); !errors.Is(err, runlog.ErrFenced) {
+	if err := l.Append(t.Context(), runlogtest.Batch(1)); !errors.Is(err, runlog.ErrFenced) {
 		t.Errorf("an append to a log that is gone: %v", err)
 	}
 	if n := len(readAll(t, s, "r")); n != 2 {
@@ -749,9 +750,9 @@ func TestNoLinks(t *testing.T) {
 		}
 		return nil
 	})
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	for range 100 {
-		appendTo(t, l, 2)
+		runlogtest.Append(t, l, 2)
 	}
 	plain, err := filepath.Glob(filepath.Join(s.runDir("r"), "*"+plainSuffix))
 	packed, packedErr := filepath.Glob(filepath.Join(s.runDir("r"), "*"+packSuffix))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 // A real file system of 1 to 4 MiB gets full, at another place each time.
@@ -85,7 +86,7 @@ func fillUp(t *testing.T, dir string, seed uint64, odd int64) (parked int) {
 		if l == nil {
 			continue
 		}
-		if err := l.Append(t.Context(), &runlog.Batch{Records: batch(1).Records, Status: runlog.WaitingStorage}); err != nil {
+		if err := l.Append(t.Context(), &runlog.Batch{Records: runlogtest.Batch(1).Records, Status: runlog.WaitingStorage}); err != nil {
 			t.Fatalf("parking: %v", err)
 		}
 		r := y.runs[id]

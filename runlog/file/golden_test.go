@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 var update = flag.Bool("update", false, "write testdata/store.v1 or store.v2 anew, which is only right before the first release")
@@ -53,7 +54,7 @@ func TestGolden(t *testing.T) {
 	if info.Takeovers != 1 {
 		t.Errorf("acquired %+v", info)
 	}
-	appendTo(t, l, 2)
+	runlogtest.Append(t, l, 2)
 	if err := l.Append(t.Context(), &runlog.Batch{Summary: `{"step":1}`}); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func TestGolden(t *testing.T) {
 	if infos, err := openTest(t, dir, nil).Runs(t.Context(), &runlog.Filter{ID: "torn"}); err != nil || infos[0].Summary != `{"step":1}` {
 		t.Errorf("with a summary it is listed as %+v, error %v", infos, err)
 	}
-	release(t, create(t, s, "new"))
+	release(t, runlogtest.Create(t, s, "new"))
 	if infos, err := s.Runs(t.Context(), &runlog.Filter{Limit: 1}); err != nil || infos[0].ID != "new" {
 		t.Errorf("the newest is %+v, error %v", infos, err)
 	}
@@ -79,14 +80,14 @@ func TestGoldenShelved(t *testing.T) {
 		if err := os.RemoveAll(goldenShelved); err != nil {
 			t.Fatal(err)
 		}
-		c := &clock{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+		c := runlogtest.NewClock()
 		s, err := Open(t.Context(), goldenShelved, &Options{Now: c.Now, Owner: "golden", SegmentSize: 2500})
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := create(t, s, "plain")
+		l := runlogtest.Create(t, s, "plain")
 		for i := range n {
-			b := batch(1)
+			b := runlogtest.Batch(1)
 			b.Records[0].Attachment = part(i)
 			if err := l.Append(t.Context(), b); err != nil {
 				t.Fatal(err)
@@ -121,7 +122,7 @@ func TestGoldenShelved(t *testing.T) {
 		}
 	}
 	l, _ := acquire(t, s, "plain")
-	appendTo(t, l, 1)
+	runlogtest.Append(t, l, 1)
 	release(t, l)
 	if recs := readAll(t, s, "plain"); len(recs) != n+1 {
 		t.Errorf("%d records after another one", len(recs))
@@ -133,14 +134,14 @@ func writeGolden(t *testing.T) {
 	if err := os.RemoveAll(golden); err != nil {
 		t.Fatal(err)
 	}
-	c := &clock{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	c := runlogtest.NewClock()
 	s, err := Open(t.Context(), golden, &Options{Now: c.Now, Owner: "golden", SegmentSize: 2500})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := create(t, s, "long")
+	l := runlogtest.Create(t, s, "long")
 	for range 15 {
-		appendTo(t, l, 2)
+		runlogtest.Append(t, l, 2)
 	}
 	if err := l.Append(t.Context(), &runlog.Batch{Status: runlog.Completed}); err != nil {
 		t.Fatal(err)
@@ -150,7 +151,7 @@ func writeGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := batch(1)
+	b := runlogtest.Batch(1)
 	b.Records[0].Kind, b.Status = runlog.KindSnapshot, runlog.Paused
 	if err := l.Append(t.Context(), b); err != nil {
 		t.Fatal(err)
@@ -159,7 +160,7 @@ func writeGolden(t *testing.T) {
 	if err := s.RequestCancel(t.Context(), "fork"); err != nil {
 		t.Fatal(err)
 	}
-	appendTo(t, create(t, s, "torn"), 2)
+	runlogtest.Append(t, runlogtest.Create(t, s, "torn"), 2)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

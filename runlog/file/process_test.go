@@ -3,17 +3,12 @@
 package file
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -21,72 +16,35 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"go.uber.org/goleak"
 )
 
 // TestMain is also the main function of the processes that the tests below start:
-// TEST_STORE says which store they work on, and TEST_ROLE what they do.
+// TEST_ROLE says what they do.
 func TestMain(m *testing.M) {
-	if path := os.Getenv("TEST_STORE"); path != "" {
-		if err := helper(path, os.Getenv("TEST_ROLE")); err != nil {
-			fmt.Fprintln(os.Stdout, "error:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	runlogtest.Work(helper)
 	goleak.VerifyTestMain(m)
 }
 
-// helper is a process that works on a store. TEST_DIE names a failpoint and which time it
-// is reached at which the process kills itself.
-func helper(path, role string) error {
-	point, nth, _ := strings.Cut(os.Getenv("TEST_DIE"), ":")
-	left, _ := strconv.Atoi(nth)
-	opt := &Options{SegmentSize: 3000, Owner: "child"}
+// helper is a process that works on a store.
+func helper(path string) error {
+	opt := &Options{SegmentSize: 3000, Owner: "child", Failpoint: runlogtest.Die()}
 	opt.Lease, _ = time.ParseDuration(os.Getenv("TEST_LEASE"))
-	if point != "" {
-		opt.Failpoint = func(name string) {
-			if name != point {
-				return
-			}
-			if left--; left == 0 {
-				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-				select {}
-			}
-		}
-	}
 	ctx := context.Background()
 	s, err := Open(ctx, path, opt)
 	if err != nil {
 		return err
 	}
-	switch role {
+	switch role := os.Getenv("TEST_ROLE"); role {
 	case "append":
-		return appendForever(ctx, s)
+		return runlogtest.AppendForever(s)
 	case "work":
 		return work(ctx, s)
 	case "few files":
 		return fewFiles(ctx, s)
-	}
-	return fmt.Errorf("no role %q", role)
-}
-
-// appendForever makes run r and appends to it until it is killed or fails.
-func appendForever(ctx context.Context, s *Store) error {
-	l, _, err := s.Acquire(ctx, "r", &runlog.AcquireOptions{Create: &runlog.NewRun{}})
-	if err != nil {
-		return err
-	}
-	for {
-		b := batch(2)
-		if err := l.Append(ctx, b); err != nil {
-			if errors.Is(err, runlog.ErrFenced) {
-				_, renewErr := l.Renew(ctx)
-				fmt.Println("fenced", errors.Is(renewErr, runlog.ErrFenced))
-			}
-			return err
-		}
-		fmt.Println("acked", "r", b.Records[1].Seq)
+	default:
+		return fmt.Errorf("no role %q", role)
 	}
 }
 
@@ -108,7 +66,7 @@ func work(ctx context.Context, s *Store) error {
 		}
 		fmt.Println("took", id, info.Epoch, info.Head)
 		for range rand.IntN(20) {
-			b := batch(1 + rand.IntN(3))
+			b := runlogtest.Batch(1 + rand.IntN(3))
 			for i := range b.Records {
 				b.Records[i].Path = fmt.Sprintf("%d/%d", len(b.Records), i)
 			}
@@ -152,7 +110,7 @@ func fewFiles(ctx context.Context, s *Store) error {
 		files = append(files, f)
 	}
 	for _, l := range logs {
-		if err := l.Append(ctx, batch(1)); !errors.As(err, new(*runlog.StorageError)) {
+		if err := l.Append(ctx, runlogtest.Batch(1)); !errors.As(err, new(*runlog.StorageError)) {
 			return fmt.Errorf("an append without files: %w", err)
 		}
 		refused++
@@ -165,7 +123,7 @@ func fewFiles(ctx context.Context, s *Store) error {
 		f.Close()
 	}
 	for _, l := range logs {
-		if err := l.Append(ctx, batch(1)); err != nil {
+		if err := l.Append(ctx, runlogtest.Batch(1)); err != nil {
 			return err
 		}
 		if err := l.Release(ctx); err != nil {
@@ -181,74 +139,10 @@ func fewFiles(ctx context.Context, s *Store) error {
 	return s.Close()
 }
 
-// A child is a helper process.
-type child struct {
-	*exec.Cmd
-	out *bufio.Scanner
-}
-
-func startChild(t *testing.T, path string, env ...string) *child {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), append(env, "TEST_STORE="+path)...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_, _ = io.Copy(io.Discard, out)
-		_ = cmd.Wait()
-	})
-	return &child{cmd, bufio.NewScanner(out)}
-}
-
-// acked reads acknowledgements until there are at least n or no more, and returns the last
-// and the line behind it.
-func (c *child) acked(n uint64) (last uint64, line string) {
-	for c.out.Scan() {
-		line = c.out.Text()
-		if _, err := fmt.Sscanf(line, "acked r %d", &last); err != nil || n > 0 && last >= n {
-			break
-		}
-	}
-	return last, line
-}
-
 func TestKilledHolder(t *testing.T) {
 	dir := t.TempDir()
-	c := startChild(t, dir, "TEST_ROLE=append")
-	if last, line := c.acked(40); last < 40 {
-		t.Fatalf("the child said %q", line)
-	}
-	s := openTest(t, dir, nil)
-	if _, _, err := s.Acquire(t.Context(), "r", nil); !errors.As(err, new(*runlog.BusyError)) {
-		t.Fatalf("a live holder's run: %v", err)
-	}
-	if err := s.RequestCancel(t.Context(), "r"); err != nil {
-		t.Fatal(err)
-	}
-	if recs := readAll(t, s, "r"); len(recs) < 40 || len(recs)%2 != 0 {
-		t.Fatalf("%d records while it is written", len(recs))
-	}
-	if err := c.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	last, _ := c.acked(0)
-	last = max(last, 40)
-	_ = c.Wait()
-	if got := info(t, s, "r"); got.Status != runlog.Interrupted || got.Owner != "" || !got.Cancel {
-		t.Fatalf("listed %+v", got)
-	}
-	l, got := acquire(t, s, "r")
-	if got.Head < last || got.Head > last+2 || got.Head%2 != 0 || got.Takeovers != 1 || !got.Cancel {
-		t.Fatalf("%d records were acknowledged, acquired %+v", last, got)
-	}
-	appendTo(t, l, 1)
+	c, s := runlogtest.StartChild(t, dir, "r", "TEST_ROLE=append"), openTest(t, dir, nil)
+	c.Killed(t, s, 40, 0, true)
 	entries, err := os.ReadDir(filepath.Join(dir, "owners"))
 	if err != nil || len(entries) != 1 || entries[0].Name() != s.owners.Name() {
 		t.Fatalf("the owners are %v, error %v", entries, err)
@@ -256,84 +150,39 @@ func TestKilledHolder(t *testing.T) {
 }
 
 func TestKilledAtFailpoints(t *testing.T) {
-	for _, c := range []struct {
-		die         string
-		acked, head uint64
-	}{
-		{"file.before-write:2", 2, 2},
-		{"file.mid-write:2", 2, 2},
-		{"file.before-sync:2", 2, 4}, // the process dies, not the system
-		{"file.after-sync:2", 2, 4},
-		{"file.before-rename:3", 22, 22}, // of the store, of the run, of the second log
-		{"file.after-rename:3", 22, 22},
-		{"file.before-rename:4", 44, 44},
-		{"file.after-rename:4", 44, 44},
-		{"file.after-link:1", 22, 22},
-		{"file.after-link:2", 44, 44},
-		{"file.before-replace:1", 0, 0}, // beside the appends, at any record
-		{"file.after-replace:1", 0, 0},
-		{"file.after-replace:3", 0, 0},
-	} {
-		t.Run(c.die, func(t *testing.T) {
-			dir := t.TempDir()
-			child := startChild(t, dir, "TEST_ROLE=append", "TEST_DIE="+c.die)
-			last, _ := child.acked(0)
-			_ = child.Wait()
-			s := openTest(t, dir, nil)
-			read := uint64(len(readAll(t, s, "r")))
-			l, got := acquire(t, s, "r")
-			if c.head == 0 && last >= 22 && (read == last || read == last+2) {
-				c.acked, c.head = last, read
-			}
-			if last != c.acked || got.Head != c.head || read != c.head {
-				t.Errorf("%d acknowledged, %d read and %d there, want %d and %d", last, read, got.Head, c.acked, c.head)
-			}
-			appendTo(t, l, 2)
-			if n := uint64(len(readAll(t, s, "r"))); n != c.head+2 {
-				t.Errorf("it continues with %d", n)
-			}
-		})
-	}
+	runlogtest.Deaths(t, func(t *testing.T, env string) (*runlogtest.Child, func() runlog.Store) {
+		dir := t.TempDir()
+		return runlogtest.StartChild(t, dir, "r", "TEST_ROLE=append", env), func() runlog.Store { return openTest(t, dir, nil) }
+	}, []runlogtest.Death{
+		{Point: "file.before-write:2", Acked: 2, Head: 2},
+		{Point: "file.mid-write:2", Acked: 2, Head: 2},
+		{Point: "file.before-sync:2", Acked: 2, Head: 4}, // the process dies, not the system
+		{Point: "file.after-sync:2", Acked: 2, Head: 4},
+		{Point: "file.before-rename:3", Acked: 22, Head: 22}, // of the store, of the run, of the second log
+		{Point: "file.after-rename:3", Acked: 22, Head: 22},
+		{Point: "file.before-rename:4", Acked: 44, Head: 44},
+		{Point: "file.after-rename:4", Acked: 44, Head: 44},
+		{Point: "file.after-link:1", Acked: 22, Head: 22},
+		{Point: "file.after-link:2", Acked: 44, Head: 44},
+		{Point: "file.before-replace:1", Acked: 22}, // beside the appends, at any record
+		{Point: "file.after-replace:1", Acked: 22},
+		{Point: "file.after-replace:3", Acked: 22},
+	}...)
 }
 
 // A holder that is stopped past its lease is fenced when it goes on.
 func TestStoppedHolder(t *testing.T) {
 	dir := t.TempDir()
 	const lease = 300 * time.Millisecond
-	c := startChild(t, dir, "TEST_ROLE=append", "TEST_LEASE="+lease.String())
-	if last, line := c.acked(4); last < 4 {
-		t.Fatalf("the child said %q", line)
-	}
+	c := runlogtest.StartChild(t, dir, "r", "TEST_ROLE=append", "TEST_LEASE="+lease.String())
 	s := openTest(t, dir, &Options{Lease: lease})
-	// Stopped in the middle of a write it would keep the run locked, so stop it outside one.
-	lock, err := s.lockRun(t.Context(), "r")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	var state syscall.WaitStatus
-	if _, err := syscall.Wait4(c.Process.Pid, &state, syscall.WUNTRACED, nil); err != nil || !state.Stopped() {
-		t.Fatalf("the child is not stopped but %v: %v", state, err)
-	}
-	if err := lock.Close(); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(lease)
-	l, got := acquire(t, s, "r")
-	head := got.Head
-	appendTo(t, l, 1)
-	if err := c.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	if last, line := c.acked(0); last > head || line != "fenced true" {
-		t.Fatalf("with %d records taken over the child had %d acknowledged and said %q", head, last, line)
-	}
-	recs := readAll(t, s, "r")
-	if uint64(len(recs)) != head+1 || recs[head].Epoch != 2 {
-		t.Fatalf("%d records", len(recs))
-	}
+	c.Stopped(t, s, func() func() error { // stopped in a write it would keep the run locked
+		lock, err := s.lockRun(t.Context(), "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lock.Close
+	})
 }
 
 // Processes share a store, and are killed and started again, at any time and at the points
@@ -349,13 +198,13 @@ func TestKilledWorkers(t *testing.T) {
 	epochs := map[string]bool{}
 	acks := 0
 	one := func(die string, after time.Duration) {
-		c := startChild(t, dir, "TEST_ROLE=work", "TEST_DIE="+die)
+		c := runlogtest.StartChild(t, dir, "", "TEST_ROLE=work", "TEST_DIE="+die)
 		timer := time.AfterFunc(after, func() { _ = c.Process.Kill() })
 		defer timer.Stop()
-		for c.out.Scan() {
+		for c.Said.Scan() {
 			var id string
 			var seq, epoch, head uint64
-			line := c.out.Text()
+			line := c.Said.Text()
 			mu.Lock()
 			if n, _ := fmt.Sscanf(line, "acked %s %d", &id, &seq); n == 2 {
 				acked[id] = max(acked[id], seq)
@@ -414,7 +263,7 @@ func TestKilledWorkers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		appendTo(t, l, 1)
+		runlogtest.Append(t, l, 1)
 		release(t, l)
 	}
 	if _, err := s.Reclaim(t.Context()); err != nil {
@@ -431,11 +280,11 @@ func TestKilledWorkers(t *testing.T) {
 
 func TestFewFiles(t *testing.T) {
 	start := time.Now()
-	c := startChild(t, t.TempDir(), "TEST_ROLE=few files")
+	c := runlogtest.StartChild(t, t.TempDir(), "", "TEST_ROLE=few files")
 	refused := 0
-	for c.out.Scan() {
-		if n, _ := fmt.Sscanf(c.out.Text(), "refused %d", &refused); n != 1 {
-			t.Errorf("the child said %q", c.out.Text())
+	for c.Said.Scan() {
+		if n, _ := fmt.Sscanf(c.Said.Text(), "refused %d", &refused); n != 1 {
+			t.Errorf("the child said %q", c.Said.Text())
 		}
 	}
 	if err := c.Wait(); err != nil || refused < 20 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	crand "crypto/rand"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -23,67 +22,29 @@ import (
 	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
-// A clock stands still until it is moved.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Move(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 type tested struct {
 	*Store
-	clock *clock
+	*runlogtest.Clock
 }
 
-func (s tested) Expire(*testing.T, string) { s.clock.Move(time.Minute) }
-
 func (s tested) Reopen(t *testing.T) runlog.Store {
-	return openTest(t, s.dir, &Options{Now: s.clock.Now, SegmentSize: s.segment})
+	return openTest(t, s.dir, &Options{Now: s.Now, SegmentSize: s.segment})
 }
 
 func openTest(t testing.TB, dir string, opt *Options) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), dir, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return runlogtest.Open(t, Open, dir, opt)
 }
 
 func TestStore(t *testing.T) {
 	for name, segment := range map[string]int64{"one log": 0, "many logs": 700} {
 		t.Run(name, func(t *testing.T) {
 			runlogtest.Run(t, func(t *testing.T) runlog.Store {
-				c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+				c := runlogtest.NewClock()
 				return tested{openTest(t, t.TempDir(), &Options{Now: c.Now, SegmentSize: segment}), c}
 			})
 		})
 	}
-}
-
-func create(t testing.TB, s *Store, id string) runlog.Log {
-	t.Helper()
-	l, _, err := s.Acquire(t.Context(), id, &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "w", Title: "t"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }
 
 func acquire(t testing.TB, s *Store, id string) (runlog.Log, runlog.Info) {
@@ -95,31 +56,14 @@ func acquire(t testing.TB, s *Store, id string) (runlog.Log, runlog.Info) {
 	return l, info
 }
 
-func batch(n int) *runlog.Batch {
-	b := &runlog.Batch{}
-	for range n {
-		b.Records = append(b.Records, runlog.Record{
-			Kind: runlog.KindEvent, Time: time.Unix(1e9, 0), Data: json.RawMessage(`{"text":"some text"}`),
-		})
-	}
-	return b
-}
-
 // noise returns a batch of n records that cannot be compressed.
 func noise(n int) *runlog.Batch {
-	b := batch(n)
+	b := runlogtest.Batch(n)
 	for i := range b.Records {
 		b.Records[i].Attachment = make([]byte, 1500)
 		_, _ = crand.Read(b.Records[i].Attachment)
 	}
 	return b
-}
-
-func appendTo(t testing.TB, l runlog.Log, n int) {
-	t.Helper()
-	if err := l.Append(t.Context(), batch(n)); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func release(t testing.TB, l runlog.Log) {
@@ -208,9 +152,9 @@ func TestModes(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	s := openTest(t, dir, &Options{SegmentSize: 100})
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	for range 4 {
-		appendTo(t, l, 2)
+		runlogtest.Append(t, l, 2)
 	}
 	files := 0
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -258,52 +202,16 @@ func TestManyOpenAtOnce(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
-	dir := t.TempDir()
-	s, err := Open(t.Context(), dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := create(t, s, "r")
-	appendTo(t, l, 2)
-	waited := make(chan error)
-	go func() { waited <- s.Wait(context.Background(), "r", 9) }()
-	time.Sleep(10 * time.Millisecond)
-	if err := errors.Join(s.Close(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	_, _, acquired := s.Acquire(t.Context(), "r", nil)
-	_, read := s.Read(t.Context(), "r", 1, 1)
-	_, listed := s.Runs(t.Context(), nil)
-	_, renewed := l.Renew(t.Context())
-	for name, err := range map[string]error{
-		"Wait": <-waited, "Acquire": acquired, "Read": read, "Runs": listed, "Renew": renewed,
-		"Append": l.Append(t.Context(), batch(1)), "Delete": s.Delete(t.Context(), "r"), "RequestCancel": s.RequestCancel(t.Context(), "r"),
-	} {
-		if !errors.Is(err, storekit.ErrClosed) {
-			t.Errorf("%s after Close: %v", name, err)
-		}
-	}
-	other := openTest(t, dir, nil)
-	if got := info(t, other, "r"); got.Status != runlog.Interrupted || got.Head != 2 {
-		t.Errorf("the run is %+v", got)
-	}
-	_, got := acquire(t, other, "r")
-	if got.Takeovers != 1 || got.Head != 2 {
-		t.Errorf("the next holder got %+v", got)
-	}
-}
-
 func TestFormerLogs(t *testing.T) {
-	t.Run("compressed", func(t *testing.T) { testFormerLogs(t, packName, batch) })
+	t.Run("compressed", func(t *testing.T) { testFormerLogs(t, packName, runlogtest.Batch) })
 	t.Run("plain", func(t *testing.T) { testFormerLogs(t, plainName, noise) })
 }
 
-func testFormerLogs(t *testing.T, nameOf func(uint64) string, batch func(int) *runlog.Batch) {
+func testFormerLogs(t *testing.T, nameOf func(uint64) string, fill func(int) *runlog.Batch) {
 	s := openTest(t, t.TempDir(), &Options{SegmentSize: 2000})
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	for i := range 100 {
-		if err := l.Append(t.Context(), batch(i%3+1)); err != nil {
+		if err := l.Append(t.Context(), fill(i%3+1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -328,7 +236,7 @@ func testFormerLogs(t *testing.T, nameOf func(uint64) string, batch func(int) *r
 	if l, got := acquire(t, other, "r"); got.Head != head {
 		t.Fatalf("acquired %+v", got)
 	} else {
-		appendTo(t, l, 1)
+		runlogtest.Append(t, l, 1)
 	}
 	if recs := readAll(t, s, "r"); uint64(len(recs)) != head+1 {
 		t.Fatalf("%d records", len(recs))
@@ -374,10 +282,10 @@ func testFormerLogs(t *testing.T, nameOf func(uint64) string, batch func(int) *r
 
 func TestReclaim(t *testing.T) {
 	s := openTest(t, t.TempDir(), nil)
-	over, held := create(t, s, "over"), create(t, s, "held")
+	over, held := runlogtest.Create(t, s, "over"), runlogtest.Create(t, s, "held")
 	for range 60 {
-		appendTo(t, over, 5)
-		appendTo(t, held, 5)
+		runlogtest.Append(t, over, 5)
+		runlogtest.Append(t, held, 5)
 	}
 	if err := over.Append(t.Context(), &runlog.Batch{Status: runlog.Completed}); err != nil {
 		t.Fatal(err)
@@ -416,7 +324,7 @@ func TestReclaim(t *testing.T) {
 	if _, err := os.Stat(busy); err != nil {
 		t.Error(err)
 	}
-	appendTo(t, held, 1)
+	runlogtest.Append(t, held, 1)
 	if n := len(readAll(t, s, "over")); n != 300 {
 		t.Errorf("%d records", n)
 	}
@@ -433,13 +341,13 @@ func TestReclaim(t *testing.T) {
 
 func TestOrderSurvives(t *testing.T) {
 	dir := t.TempDir()
-	c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	c := runlogtest.NewClock()
 	var want []string
 	for i := range 6 {
 		s := openTest(t, dir, &Options{Now: c.Now})
 		id := string(rune('f' - i/2*2 + i%2))
 		want = append([]string{id}, want...)
-		release(t, create(t, s, id))
+		release(t, runlogtest.Create(t, s, id))
 		c.Move(-time.Hour)
 		if i == 3 {
 			if err := os.WriteFile(filepath.Join(dir, "counter"), []byte("000"), 0o600); err != nil {
@@ -460,8 +368,8 @@ func TestOrderSurvives(t *testing.T) {
 func TestMovedFolder(t *testing.T) {
 	s := openTest(t, t.TempDir(), nil)
 	for _, id := range []string{"a", "b"} {
-		l := create(t, s, id)
-		appendTo(t, l, 2)
+		l := runlogtest.Create(t, s, id)
+		runlogtest.Append(t, l, 2)
 		release(t, l)
 	}
 	if err := os.Rename(s.runDir("a"), s.runDir("c")); err != nil {
@@ -485,8 +393,8 @@ func TestMovedFolder(t *testing.T) {
 func TestHangingWriter(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, &Options{Lease: 300 * time.Millisecond})
-	l := create(t, s, "r")
-	appendTo(t, l, 1)
+	l := runlogtest.Create(t, s, "r")
+	runlogtest.Append(t, l, 1)
 	lock, err := s.lockRun(t.Context(), "r") // as a process that was stopped in a write
 	if err != nil {
 		t.Fatal(err)
@@ -499,7 +407,7 @@ func TestHangingWriter(t *testing.T) {
 	if got := info(t, other, "r"); got.Head != 1 || got.Status != runlog.Interrupted {
 		t.Errorf("listed %+v", got)
 	}
-	if err := l.Append(t.Context(), batch(1)); !errors.Is(err, errPatience) {
+	if err := l.Append(t.Context(), runlogtest.Batch(1)); !errors.Is(err, errPatience) {
 		t.Errorf("an append to it: %v", err)
 	}
 	if err := lock.Close(); err != nil {
@@ -508,7 +416,7 @@ func TestHangingWriter(t *testing.T) {
 	if _, got := acquire(t, other, "r"); got.Head != 1 {
 		t.Errorf("acquired %+v", got)
 	}
-	if err := l.Append(t.Context(), batch(1)); !errors.Is(err, runlog.ErrFenced) {
+	if err := l.Append(t.Context(), runlogtest.Batch(1)); !errors.Is(err, runlog.ErrFenced) {
 		t.Errorf("a stale append: %v", err)
 	}
 }
@@ -517,8 +425,8 @@ func TestHangingWriter(t *testing.T) {
 func TestNewerLog(t *testing.T) {
 	s := openTest(t, t.TempDir(), nil)
 	for _, id := range []string{"a", "b"} {
-		l := create(t, s, id)
-		appendTo(t, l, 2)
+		l := runlogtest.Create(t, s, id)
+		runlogtest.Append(t, l, 2)
 		release(t, l)
 	}
 	path := filepath.Join(s.runDir("a"), logName)
@@ -573,13 +481,13 @@ func TestPanics(t *testing.T) {
 func TestSummaryStays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := openTest(t, dir, &Options{SegmentSize: 2 << 10})
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	const summary = `{"step":7}`
 	if err := l.Append(t.Context(), &runlog.Batch{Summary: summary}); err != nil {
 		t.Fatal(err)
 	}
 	for range 40 {
-		appendTo(t, l, 2)
+		runlogtest.Append(t, l, 2)
 	}
 	release(t, l)
 	if bases, err := formers(s.runDir("r")); err != nil || len(bases) == 0 {
@@ -597,7 +505,7 @@ func TestSummaryStays(t *testing.T) {
 func TestStaleShelf(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, &Options{SegmentSize: 1 << 20})
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	for i := range 5 {
 		if err := l.Append(t.Context(), noise(i%3+1)); err != nil {
 			t.Fatal(err)
@@ -614,7 +522,7 @@ func TestStaleShelf(t *testing.T) {
 	other := openTest(t, dir, &Options{SegmentSize: 40000})
 	l, _ = acquire(t, other, "r")
 	for range 300 { // compressible
-		if err := l.Append(t.Context(), batch(3)); err != nil {
+		if err := l.Append(t.Context(), runlogtest.Batch(3)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -650,7 +558,7 @@ func TestSqueeze(t *testing.T) {
 		}
 		return plain, packed
 	}
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	stop, stopped := make(chan struct{}), make(chan error, 1)
 	go func() {
 		for {
@@ -673,7 +581,7 @@ func TestSqueeze(t *testing.T) {
 		}
 	}()
 	for range 500 {
-		appendTo(t, l, 2)
+		runlogtest.Append(t, l, 2)
 	}
 	close(stop)
 	if err := <-stopped; err != nil {
@@ -724,7 +632,7 @@ func TestSqueeze(t *testing.T) {
 	if n := len(readAll(t, s, "r")); n != 1000 {
 		t.Errorf("%d records", n)
 	}
-	l = create(t, s, "noise")
+	l = runlogtest.Create(t, s, "noise")
 	for range 3 {
 		if err := l.Append(t.Context(), noise(1)); err != nil {
 			t.Fatal(err)
@@ -746,8 +654,8 @@ func TestSqueeze(t *testing.T) {
 // A log of marks alone has no records to put away, and the number of the next one.
 func TestLogWithoutRecords(t *testing.T) {
 	s := openTest(t, t.TempDir(), &Options{SegmentSize: 20000})
-	l := create(t, s, "r")
-	appendTo(t, l, 300)                                                                         // the first log is full
+	l := runlogtest.Create(t, s, "r")
+	runlogtest.Append(t, l, 300)                                                                // the first log is full
 	if err := l.Append(t.Context(), &runlog.Batch{Status: runlog.WaitingStorage}); err != nil { // and this begins another one
 		t.Fatal(err)
 	}
@@ -758,11 +666,11 @@ func TestLogWithoutRecords(t *testing.T) {
 	if size := s.holds.of("r").size; size < 20000 {
 		t.Fatalf("the log has %d bytes", size)
 	}
-	appendTo(t, l, 300)
+	runlogtest.Append(t, l, 300)
 	if bases, err := formers(s.runDir("r")); err != nil || len(bases) != 1 {
 		t.Errorf("the former logs are %v, error %v", bases, err)
 	}
-	appendTo(t, l, 100)
+	runlogtest.Append(t, l, 100)
 	release(t, l)
 	if n := len(readAll(t, s, "r")); n != 700 {
 		t.Errorf("%d records", n)
@@ -774,15 +682,15 @@ func TestLogWithoutRecords(t *testing.T) {
 
 // Who compresses late does nothing to a run that was deleted meanwhile, nor to the next one of its name.
 func TestSqueezeOfDeleted(t *testing.T) {
-	dir, c := t.TempDir(), &clock{now: time.Now()}
+	dir, c := t.TempDir(), runlogtest.NewClock()
 	s := openTest(t, dir, &Options{Now: c.Now, SegmentSize: 3000})
 	other := openTest(t, dir, &Options{Now: c.Now, SegmentSize: 3000, Lease: time.Second})
 	for _, again := range []bool{false, true} {
-		l := create(t, s, "r")
+		l := runlogtest.Create(t, s, "r")
 		held := s.holds.of("r")
-		appendTo(t, l, 40)
+		runlogtest.Append(t, l, 40)
 		s.packing.Lock()
-		appendTo(t, l, 40)
+		runlogtest.Append(t, l, 40)
 		held.turn <- struct{}{} // the copy is made, and is not yet to take its place
 		s.packing.Unlock()
 		for made := []string(nil); len(made) == 0; time.Sleep(time.Millisecond) {
@@ -798,8 +706,8 @@ func TestSqueezeOfDeleted(t *testing.T) {
 			if err := other.bury(t.Context(), "r"); err != nil {
 				t.Fatal(err)
 			}
-			next = create(t, other, "r")
-			appendTo(t, next, 50)
+			next = runlogtest.Create(t, other, "r")
+			runlogtest.Append(t, next, 50)
 			if err := next.Append(t.Context(), noise(1)); err != nil {
 				t.Fatal(err)
 			}
@@ -840,16 +748,16 @@ func TestSqueezeSlowly(t *testing.T) {
 		replacing = replacing || op == "rename" && strings.Contains(path, packSuffix)
 		return nil
 	})
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	for range 80 {
-		appendTo(t, l, 2)
+		runlogtest.Append(t, l, 2)
 	}
 	s.packing.Lock()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	var err error
 	for n := 0; err == nil; n++ {
-		if err = l.Append(ctx, batch(20)); n > 100 {
+		if err = l.Append(ctx, runlogtest.Batch(20)); n > 100 {
 			t.Fatal("nothing holds back who writes more than can be compressed")
 		}
 	}
@@ -861,5 +769,22 @@ func TestSqueezeSlowly(t *testing.T) {
 	plain, err := filepath.Glob(filepath.Join(s.runDir("r"), "*"+plainSuffix))
 	if err != nil || len(plain) > 0 {
 		t.Errorf("%v are not compressed, error %v", plain, err)
+	}
+}
+
+// A store that is closed gives up what it held.
+func TestClosed(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, nil)
+	runlogtest.Append(t, runlogtest.Create(t, s, "r"), 2)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other := openTest(t, dir, nil)
+	if infos, err := other.Runs(t.Context(), nil); err != nil || len(infos) != 1 || infos[0].Status != runlog.Interrupted || infos[0].Head != 2 {
+		t.Fatalf("listed %+v, error %v", infos, err)
+	}
+	if _, info, err := other.Acquire(t.Context(), "r", nil); err != nil || info.Takeovers != 1 || info.Head != 2 {
+		t.Fatalf("the next holder got %+v, error %v", info, err)
 	}
 }

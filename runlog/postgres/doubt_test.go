@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 // numbered is a batch of one record that says which one it is. The proxy knows it by the mark.
@@ -48,7 +49,7 @@ func TestCutDuringCommit(t *testing.T) {
 	begin := time.Now()
 	p := startProxy(t, server.Addr())
 	s := openTest(t, p.dsn(server.DSN()), &Options{Schema: schema(t)})
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	n := 0
 	for _, c := range []struct {
 		name string
@@ -90,7 +91,7 @@ func TestCutElsewhere(t *testing.T) {
 			t.Fatalf("%+v, error %v", info, err)
 		}
 		<-hit
-		appendTo(t, l, 1)
+		runlogtest.Append(t, l, 1)
 		if err := l.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +101,7 @@ func TestCutElsewhere(t *testing.T) {
 			t.Fatalf("%+v, error %v", info, err)
 		}
 		<-hit
-		appendTo(t, l, 1)
+		runlogtest.Append(t, l, 1)
 	}
 }
 
@@ -112,11 +113,11 @@ func TestBlackhole(t *testing.T) {
 	p := startProxy(t, server.Addr())
 	const patience = 900 * time.Millisecond
 	s := openTest(t, p.dsn(server.DSN()), &Options{Schema: schema(t), Patience: patience})
-	l, other := create(t, s, "r"), create(t, s, "other")
+	l, other := runlogtest.Create(t, s, "r"), runlogtest.Create(t, s, "other")
 	if err := l.Append(t.Context(), numbered(1)); err != nil {
 		t.Fatal(err)
 	}
-	appendTo(t, other, 1)
+	runlogtest.Append(t, other, 1)
 	longest := time.Duration(0)
 	for name, f := range map[string]func() error{
 		"Append": func() error { return l.Append(t.Context(), numbered(2)) },
@@ -147,7 +148,7 @@ func TestBlackhole(t *testing.T) {
 	if err := l.Append(t.Context(), numbered(3)); !errors.Is(err, runlog.ErrUnknown) {
 		t.Errorf("a log of which nobody knows what it holds took more: %v", err)
 	}
-	appendTo(t, other, 1)
+	runlogtest.Append(t, other, 1)
 	faults.Report(t, "half-open connection", "postgres", 5, begin, "each operation ended within its patience of %s, the slowest after %s", patience, longest.Round(time.Millisecond))
 }
 
@@ -156,19 +157,19 @@ func TestContextDuringBlackhole(t *testing.T) {
 	server := shared.Server(t)
 	p := startProxy(t, server.Addr())
 	s := openTest(t, p.dsn(server.DSN()), &Options{Schema: schema(t), Patience: 20 * time.Second})
-	l, other := create(t, s, "r"), create(t, s, "other")
-	appendTo(t, l, 1)
+	l, other := runlogtest.Create(t, s, "r"), runlogtest.Create(t, s, "other")
+	runlogtest.Append(t, l, 1)
 	p.blackhole()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := other.Append(context.Background(), batch(1)); err != nil {
+		if err := other.Append(context.Background(), runlogtest.Batch(1)); err != nil {
 			t.Errorf("an append in company: %v", err)
 		}
 	})
 	for range 2 {
 		ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		t0 := time.Now()
-		err := l.Append(ctx, batch(1))
+		err := l.Append(ctx, runlogtest.Batch(1))
 		stop()
 		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, runlog.ErrUnknown) || time.Since(t0) > faults.Bound(3*time.Second) {
 			t.Errorf("after %s: %v", time.Since(t0), err)
@@ -188,9 +189,9 @@ func TestLatency(t *testing.T) {
 	s := openTest(t, p.dsn(server.DSN()), &Options{Schema: schema(t)})
 	logs := make([]runlog.Log, 20)
 	for i := range logs {
-		logs[i] = create(t, s, fmt.Sprintf("run-%d", i))
+		logs[i] = runlogtest.Create(t, s, fmt.Sprintf("run-%d", i))
 	}
-	appendTo(t, logs[0], 0)
+	runlogtest.Append(t, logs[0], 0)
 	p.slow(20 * time.Millisecond)
 	t0 := time.Now()
 	var wg sync.WaitGroup
@@ -226,7 +227,7 @@ func TestTerminatedBackends(t *testing.T) {
 	acked := make([]int, runs)
 	var wg sync.WaitGroup
 	for i := range acked {
-		l := create(t, s, fmt.Sprintf("run-%d", i))
+		l := runlogtest.Create(t, s, fmt.Sprintf("run-%d", i))
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if err := l.Append(context.Background(), numbered(acked[i]+1)); err != nil {

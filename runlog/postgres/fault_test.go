@@ -12,6 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/pgserver"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 // Runs go on while the server is stopped, or killed, for up to two seconds again and again.
@@ -150,11 +151,11 @@ func TestCancelledWaitForStandby(t *testing.T) {
 	primary := pgserver.Start(t, nil)
 	standby := primary.Standby(t, true)
 	s := openTest(t, primary.DSN(), nil)
-	l := create(t, s, "r")
-	appendTo(t, l, 1)
+	l := runlogtest.Create(t, s, "r")
+	runlogtest.Append(t, l, 1)
 	standby.Stop(t)
 	acked := make(chan error, 1)
-	go func() { acked <- l.Append(context.Background(), batch(1)) }()
+	go func() { acked <- l.Append(context.Background(), runlogtest.Batch(1)) }()
 	const cancel = `DO $$ DECLARE p int; BEGIN
 		FOR i IN 1..1000 LOOP
 			PERFORM pg_stat_clear_snapshot();
@@ -194,7 +195,7 @@ func promoteUnderLoad(t *testing.T, s *Store, primary, standby *pgserver.Server)
 	var promoted atomic.Bool
 	var wg sync.WaitGroup
 	for i := range acked {
-		l := create(t, s, fmt.Sprintf("run-%d", i))
+		l := runlogtest.Create(t, s, fmt.Sprintf("run-%d", i))
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if err := l.Append(context.Background(), numbered(acked[i]+1)); err != nil {
@@ -230,7 +231,7 @@ func promoteBehind(t *testing.T, s *Store, primary, standby *pgserver.Server) (l
 	t.Helper()
 	logs := map[string]runlog.Log{}
 	for _, id := range []string{"same", "records", "status", "taken", "renewed"} {
-		logs[id] = create(t, s, id)
+		logs[id] = runlogtest.Create(t, s, id)
 		if err := logs[id].Append(t.Context(), numbered(1)); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +240,7 @@ func promoteBehind(t *testing.T, s *Store, primary, standby *pgserver.Server) (l
 	standby.Exec(t, "ALTER SYSTEM SET primary_conninfo = ''")
 	standby.Exec(t, "SELECT pg_reload_conf()")
 	primary.Exec(t, "DO $$ BEGIN WHILE EXISTS (SELECT FROM pg_stat_replication) LOOP PERFORM pg_sleep(0.01); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$")
-	logs["created"] = create(t, s, "created")
+	logs["created"] = runlogtest.Create(t, s, "created")
 	for _, id := range []string{"records", "taken", "renewed", "created"} {
 		if err := logs[id].Append(t.Context(), numbered(2)); err != nil {
 			t.Fatal(err)
@@ -255,8 +256,8 @@ func promoteBehind(t *testing.T, s *Store, primary, standby *pgserver.Server) (l
 	if err != nil {
 		t.Fatal(err)
 	}
-	appendTo(t, second, 3) // in the place of what was lost
-	create(t, s, "new")    // may get the number of the run that is not there
+	runlogtest.Append(t, second, 3) // in the place of what was lost
+	runlogtest.Create(t, s, "new")  // may get the number of the run that is not there
 	for id, l := range logs {
 		if id == "renewed" {
 			_, err = l.Renew(t.Context())
@@ -288,8 +289,8 @@ func TestServerErrors(t *testing.T) {
 	server := shared.Server(t)
 	name := schema(t)
 	s := openTest(t, server.DSN(), &Options{Schema: name, Patience: 500 * time.Millisecond})
-	l, company := create(t, s, "r"), create(t, s, "company")
-	appendTo(t, l, 1)
+	l, company := runlogtest.Create(t, s, "r"), runlogtest.Create(t, s, "company")
+	runlogtest.Append(t, l, 1)
 	trigger := func(when, code string) {
 		server.Exec(t, fmt.Sprintf(`SET search_path = %s; CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF %s THEN RAISE EXCEPTION 'on purpose' USING ERRCODE = '%s'; END IF; RETURN NEW; END $$;
@@ -297,7 +298,7 @@ func TestServerErrors(t *testing.T) {
 	}
 	for _, code := range []string{"53100", "53200", "53300", "58030"} {
 		trigger("true", code)
-		err := l.Append(t.Context(), batch(2))
+		err := l.Append(t.Context(), runlogtest.Batch(2))
 		if storage := (*runlog.StorageError)(nil); !errors.As(err, &storage) {
 			t.Errorf("%s: %v", code, err)
 		}
@@ -306,12 +307,12 @@ func TestServerErrors(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if err := l.Append(context.Background(), batch(1)); err == nil {
+			if err := l.Append(context.Background(), runlogtest.Batch(1)); err == nil {
 				t.Error("what the server refuses was stored")
 			}
 		})
 		wg.Go(func() {
-			if err := company.Append(context.Background(), batch(1)); err != nil {
+			if err := company.Append(context.Background(), runlogtest.Batch(1)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -319,10 +320,10 @@ func TestServerErrors(t *testing.T) {
 	wg.Wait()
 	trigger("random() < 0.5", "40P01") // which is tried again
 	for range 10 {
-		appendTo(t, l, 1)
+		runlogtest.Append(t, l, 1)
 	}
 	trigger("false", "00000")
-	appendTo(t, l, 1)
+	runlogtest.Append(t, l, 1)
 	recs, err := s.Read(t.Context(), "r", 1, 0)
 	if err != nil || len(recs) != 12 {
 		t.Errorf("%d records, error %v", len(recs), err)
@@ -335,14 +336,14 @@ func TestEmptiedStore(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		name := schema(t)
 		s := openTest(t, server.DSN(), &Options{Schema: name})
-		l := create(t, s, "r")
-		appendTo(t, l, 1)
+		l := runlogtest.Create(t, s, "r")
+		runlogtest.Append(t, l, 1)
 		server.Exec(t, "DROP SCHEMA "+quoted(name)+" CASCADE")
 		if again {
 			openTest(t, server.DSN(), &Options{Schema: name})
 		}
 		server.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'superstep'")
-		if err := l.Append(t.Context(), batch(1)); !errors.Is(err, runlog.ErrStoreReset) {
+		if err := l.Append(t.Context(), runlogtest.Batch(1)); !errors.Is(err, runlog.ErrStoreReset) {
 			t.Errorf("Append: %v", err)
 		}
 		if _, err := s.Runs(t.Context(), nil); !errors.Is(err, runlog.ErrStoreReset) {

@@ -5,19 +5,13 @@ import (
 	"os"
 	"testing"
 
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"go.uber.org/goleak"
 )
 
-// TestMain is also the main function of the processes that tests start: TEST_DSN says
-// which server they use.
+// TestMain is also the main function of the processes that tests start.
 func TestMain(m *testing.M) {
-	if dsn := os.Getenv("TEST_DSN"); dsn != "" {
-		if err := worker(dsn); err != nil {
-			fmt.Println("error:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	runlogtest.Work(worker)
 	code := m.Run()
 	shared.Close()
 	if err := goleak.Find(); err != nil && code == 0 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 // A store of the first schema is migrated: its runs have no summary, and get one with the next batch that has one.
@@ -12,8 +13,8 @@ func TestOldSchema(t *testing.T) {
 	server, name := shared.Server(t), schema(t)
 	opt := &Options{Schema: name}
 	s := openTest(t, server.DSN(), opt)
-	l := create(t, s, "r")
-	appendTo(t, l, 3)
+	l := runlogtest.Create(t, s, "r")
+	runlogtest.Append(t, l, 3)
 	if err := l.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,7 @@ func TestOldSchema(t *testing.T) {
 	if err != nil || info.Head != 3 || info.Summary != "" {
 		t.Fatalf("the run is %+v, error %v", info, err)
 	}
-	b := batch(1)
+	b := runlogtest.Batch(1)
 	b.Summary = `{"step":4}`
 	if err := l.Append(t.Context(), b); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/pgserver"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -73,7 +74,7 @@ func TestStandbyIsRefused(t *testing.T) {
 		t.Errorf("a standby: %v", err)
 	}
 	s := openTest(t, fmt.Sprintf("postgres://superstep@%s,%s/postgres?sslmode=disable", standby.Addr(), primary.Addr()), nil)
-	appendTo(t, create(t, s, "r"), 1)
+	runlogtest.Append(t, runlogtest.Create(t, s, "r"), 1)
 	if alone := openTest(t, shared.Server(t).DSN(), nil).Notes(); len(alone) > 0 {
 		t.Errorf("of a server that nobody follows the notes are %q", alone)
 	}
@@ -108,7 +109,7 @@ func TestOpenAtOnce(t *testing.T) {
 			defer s.Close()
 			l, _, err := s.Acquire(context.Background(), fmt.Sprintf("run-%d", i), &runlog.AcquireOptions{Create: &runlog.NewRun{}})
 			if err == nil {
-				err = l.Append(context.Background(), batch(1))
+				err = l.Append(context.Background(), runlogtest.Batch(1))
 			}
 			if err != nil {
 				t.Error(err)
@@ -121,30 +122,13 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
-	s := openTest(t, shared.Server(t).DSN(), &Options{Schema: schema(t)})
-	l := create(t, s, "r")
-	appendTo(t, l, 1)
-	s.Close()
-	_, renew := l.Renew(t.Context())
-	_, runs := s.Runs(t.Context(), nil)
-	for _, err := range []error{l.Append(t.Context(), batch(1)), renew, runs, s.Wait(t.Context(), "r", 9), s.Delete(t.Context(), "r"), l.Release(t.Context())} {
-		if err == nil || !strings.Contains(err.Error(), "is closed") {
-			t.Error(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 // The clock of the process has no part in leases: this one is decades behind.
 func TestClientClock(t *testing.T) {
 	server := shared.Server(t)
 	begin := time.Now()
 	name := schema(t)
 	here := openTest(t, server.DSN(), &Options{Schema: name, Lease: time.Minute})
-	mine := create(t, here, "mine")
+	mine := runlogtest.Create(t, here, "mine")
 	synctest.Test(t, func(t *testing.T) {
 		if time.Since(begin) > -20*365*24*time.Hour {
 			t.Fatalf("it is %s", time.Now())
@@ -157,8 +141,8 @@ func TestClientClock(t *testing.T) {
 		if _, _, err := there.Acquire(t.Context(), "mine", nil); err == nil {
 			t.Error("a held run was taken by a clock that is behind")
 		}
-		l := create(t, there, "theirs")
-		appendTo(t, l, 1)
+		l := runlogtest.Create(t, there, "theirs")
+		runlogtest.Append(t, l, 1)
 		if _, err := l.Renew(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -170,7 +154,7 @@ func TestClientClock(t *testing.T) {
 	if _, _, err := here.Acquire(t.Context(), "theirs", nil); err != nil {
 		t.Error(err)
 	}
-	appendTo(t, mine, 1)
+	runlogtest.Append(t, mine, 1)
 	faults.Report(t, "clock of a client 26 years behind", "postgres", 1, begin, "no early takeover, no lost step")
 }
 
@@ -194,8 +178,8 @@ func TestDamage(t *testing.T) {
 			name := schema(t)
 			s := openTest(t, server.DSN(), &Options{Schema: name})
 			for _, id := range []string{"a", "b"} {
-				l := create(t, s, id)
-				appendTo(t, l, 4)
+				l := runlogtest.Create(t, s, id)
+				runlogtest.Append(t, l, 4)
 				if err := l.Release(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -214,7 +198,7 @@ func TestDamage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			appendTo(t, l, 1)
+			runlogtest.Append(t, l, 1)
 		})
 	}
 }

@@ -3,14 +3,11 @@
 package postgres
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,24 +18,14 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 // worker takes whatever run nobody holds and appends to it until it has TEST_STEPS records.
-// It says which records were acknowledged, and ends when all runs are completed. TEST_DIE
-// names a failpoint and which time it is reached at which the process kills itself.
+// It says which records were acknowledged, and ends when all runs are completed.
 func worker(dsn string) error {
-	point, nth, _ := strings.Cut(os.Getenv("TEST_DIE"), ":")
-	left, _ := strconv.Atoi(nth)
 	steps, _ := strconv.ParseUint(os.Getenv("TEST_STEPS"), 10, 64)
-	opt := &Options{Schema: os.Getenv("TEST_SCHEMA"), Failpoint: func(name string) {
-		if name != point {
-			return
-		}
-		if left--; left == 0 {
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {}
-		}
-	}}
+	opt := &Options{Schema: os.Getenv("TEST_SCHEMA"), Failpoint: runlogtest.Die()}
 	opt.Lease, _ = time.ParseDuration(os.Getenv("TEST_LEASE"))
 	ctx := context.Background()
 	s, err := Open(ctx, dsn, opt)
@@ -94,36 +81,10 @@ func work(s *Store, l runlog.Log, info *runlog.Info, steps uint64) error {
 	return nil
 }
 
-// A child is a worker process.
-type child struct {
-	*exec.Cmd
-	out *bufio.Scanner
-}
-
-func startChild(t *testing.T, dsn, schema string, env ...string) *child {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), append(env, "TEST_DSN="+dsn, "TEST_SCHEMA="+schema)...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		io.Copy(io.Discard, out)
-		cmd.Wait()
-	})
-	return &child{cmd, bufio.NewScanner(out)}
-}
-
 // released makes a run that is running and that nobody holds.
 func released(t testing.TB, s *Store, id string) {
 	t.Helper()
-	if err := create(t, s, id).Release(t.Context()); err != nil {
+	if err := runlogtest.Create(t, s, id).Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -143,10 +104,10 @@ func TestKilledAtFailpoints(t *testing.T) {
 			name := schema(t)
 			s := openTest(t, server.DSN(), &Options{Schema: name})
 			released(t, s, "r")
-			child := startChild(t, server.DSN(), name, "TEST_DIE="+c.die, "TEST_STEPS=9")
+			child := runlogtest.StartChild(t, server.DSN(), "r", "TEST_SCHEMA="+name, "TEST_DIE="+c.die, "TEST_STEPS=9")
 			acked := uint64(0)
-			for child.out.Scan() {
-				fmt.Sscanf(child.out.Text(), "acked r %d", &acked)
+			for child.Said.Scan() {
+				fmt.Sscanf(child.Said.Text(), "acked r %d", &acked)
 			}
 			child.Wait()
 			tested{s, server}.Expire(t, "r")
@@ -178,25 +139,25 @@ func TestWorkers(t *testing.T) {
 	acked := map[string]string{} // run and record to who wrote it
 	fenced := 0
 	var wg sync.WaitGroup
-	var workers []*child
+	var workers []*runlogtest.Child
 	add := func() {
-		c := startChild(t, server.DSN(), name, "TEST_LEASE="+lease.String(), fmt.Sprintf("TEST_STEPS=%d", steps))
+		c := runlogtest.StartChild(t, server.DSN(), "", "TEST_SCHEMA="+name, "TEST_LEASE="+lease.String(), fmt.Sprintf("TEST_STEPS=%d", steps))
 		workers = append(workers, c)
 		wg.Go(func() {
-			for c.out.Scan() {
+			for c.Said.Scan() {
 				var id string
 				var seq, pid, epoch int
 				mu.Lock()
-				if _, err := fmt.Sscanf(c.out.Text(), "acked %s %d %d %d", &id, &seq, &pid, &epoch); err == nil {
+				if _, err := fmt.Sscanf(c.Said.Text(), "acked %s %d %d %d", &id, &seq, &pid, &epoch); err == nil {
 					key := fmt.Sprintf("%s/%d", id, seq)
 					if acked[key] != "" {
 						t.Errorf("record %s was acknowledged twice", key)
 					}
 					acked[key] = fmt.Sprintf("%d in epoch %d", pid, epoch)
-				} else if strings.HasPrefix(c.out.Text(), "fenced ") && strings.HasSuffix(c.out.Text(), " true") {
+				} else if strings.HasPrefix(c.Said.Text(), "fenced ") && strings.HasSuffix(c.Said.Text(), " true") {
 					fenced++
 				} else {
-					t.Errorf("a worker said %q", c.out.Text())
+					t.Errorf("a worker said %q", c.Said.Text())
 				}
 				mu.Unlock()
 			}
@@ -265,8 +226,8 @@ func TestTakeoverAfterLease(t *testing.T) {
 	s := openTest(t, server.DSN(), &Options{Schema: name})
 	released(t, s, "r")
 	const lease = 2 * time.Second
-	c := startChild(t, server.DSN(), name, "TEST_LEASE="+lease.String(), "TEST_STEPS=100000")
-	if !c.out.Scan() {
+	c := runlogtest.StartChild(t, server.DSN(), "", "TEST_SCHEMA="+name, "TEST_LEASE="+lease.String(), "TEST_STEPS=100000")
+	if !c.Said.Scan() {
 		t.Fatal("the child said nothing")
 	}
 	c.Process.Kill()
@@ -274,7 +235,7 @@ func TestTakeoverAfterLease(t *testing.T) {
 	for {
 		l, _, err := s.Acquire(t.Context(), "r", nil)
 		if err == nil {
-			appendTo(t, l, 1)
+			runlogtest.Append(t, l, 1)
 			break
 		}
 		if busy := (*runlog.BusyError)(nil); !errors.As(err, &busy) || time.Until(busy.Until) > lease {

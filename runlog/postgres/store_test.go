@@ -3,7 +3,6 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -41,16 +40,7 @@ func (s tested) Reopen(t *testing.T) runlog.Store {
 
 func openTest(t testing.TB, dsn string, opt *Options) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), dsn, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return runlogtest.Open(t, Open, dsn, opt)
 }
 
 func TestStore(t *testing.T) {
@@ -58,32 +48,6 @@ func TestStore(t *testing.T) {
 	runlogtest.Run(t, func(t *testing.T) runlog.Store {
 		return tested{openTest(t, server.DSN(), &Options{Schema: schema(t)}), server}
 	})
-}
-
-func create(t testing.TB, s *Store, id string) runlog.Log {
-	t.Helper()
-	l, _, err := s.Acquire(t.Context(), id, &runlog.AcquireOptions{Create: &runlog.NewRun{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-func batch(n int) *runlog.Batch {
-	b := &runlog.Batch{}
-	for range n {
-		b.Records = append(b.Records, runlog.Record{
-			Kind: runlog.KindEvent, Time: time.Unix(1e9, 0), Data: json.RawMessage(`{"text":"some text"}`),
-		})
-	}
-	return b
-}
-
-func appendTo(t testing.TB, l runlog.Log, n int) {
-	t.Helper()
-	if err := l.Append(t.Context(), batch(n)); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestProtected(t *testing.T) {

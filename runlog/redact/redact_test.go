@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,26 +22,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Expire(*testing.T, string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(time.Minute)
-}
-
 type clocked struct {
 	runlog.Store
-	*clock
+	*runlogtest.Clock
 }
 
 func (s clocked) Unwrap() runlog.Store { return s.Store }
@@ -50,7 +32,7 @@ func (s clocked) Unwrap() runlog.Store { return s.Store }
 func TestOverMemory(t *testing.T) {
 	t.Parallel()
 	runlogtest.Run(t, func(*testing.T) runlog.Store {
-		c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		c := runlogtest.NewClock()
 		m := runlog.NewMemory(&runlog.MemoryOptions{Now: c.Now})
 		return clocked{redact.Store(m, redact.New(secrets...)), c}
 	})

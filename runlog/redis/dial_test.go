@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/redisserver"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 // encrypted is the address of a server that speaks TLS, with a certificate nobody knows, for srv.
@@ -63,7 +64,7 @@ func TestAddresses(t *testing.T) {
 		"unix://app:s3cret@" + socket + "?db=3",
 	} {
 		s := openTest(t, url, &Options{Prefix: fmt.Sprint("p", i)})
-		appendTo(t, create(t, s, "r"), 1)
+		runlogtest.Append(t, runlogtest.Create(t, s, "r"), 1)
 		if recs, err := s.Read(t.Context(), "r", 1, 0); err != nil || len(recs) != 1 {
 			t.Errorf("%s: %d records, error %v", url, len(recs), err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/redisserver"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 // A crowd writes to several runs of one store and keeps what was acknowledged.
@@ -34,7 +35,7 @@ func startCrowd(tb testing.TB, s *Store, name string) *crowd {
 	c := &crowd{s: s, stop: make(chan struct{}), acked: map[string]uint64{}}
 	for i := range crowdSize {
 		id := fmt.Sprintf("%s-%d", name, i)
-		l := create(tb, s, id)
+		l := runlogtest.Create(tb, s, id)
 		c.mu.Lock()
 		c.acked[id] = 0
 		c.mu.Unlock()
@@ -50,7 +51,7 @@ func (c *crowd) write(l runlog.Log, id string) {
 			return
 		default:
 		}
-		b := batch(2)
+		b := runlogtest.Batch(2)
 		err := l.Append(context.Background(), b)
 		c.mu.Lock()
 		if err != nil {
@@ -218,7 +219,7 @@ func TestFlushed(t *testing.T) {
 	srv := durable(t)
 	marker := filepath.Join(t.TempDir(), "state", "marker")
 	for name, f := range map[string]func(*Store, runlog.Log) error{
-		"append":  func(_ *Store, l runlog.Log) error { return l.Append(t.Context(), batch(1)) },
+		"append":  func(_ *Store, l runlog.Log) error { return l.Append(t.Context(), runlogtest.Batch(1)) },
 		"status":  func(_ *Store, l runlog.Log) error { return l.Append(t.Context(), &runlog.Batch{Status: runlog.Paused}) },
 		"renew":   func(_ *Store, l runlog.Log) error { _, err := l.Renew(t.Context()); return err },
 		"release": func(_ *Store, l runlog.Log) error { return l.Release(t.Context()) },
@@ -244,8 +245,8 @@ func TestFlushed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openTest(t, srv.URL(), &Options{Marker: marker, Accept: true})
-			l := create(t, s, "r")
-			appendTo(t, l, 2)
+			l := runlogtest.Create(t, s, "r")
+			runlogtest.Append(t, l, 2)
 			raw(t, srv)("FLUSHALL")
 			err := f(s, l)
 			wantReset(t, err)
@@ -253,7 +254,7 @@ func TestFlushed(t *testing.T) {
 				t.Errorf("no remedy in %v", err)
 			}
 			again := openTest(t, srv.URL(), nil) // without a marker there is nothing to compare with
-			create(t, again, "other")
+			runlogtest.Create(t, again, "other")
 			wantReset(t, f(s, l)) // another store is in its place
 		})
 	}
@@ -271,13 +272,13 @@ func TestFlushed(t *testing.T) {
 func TestReplaced(t *testing.T) {
 	srv := durable(t)
 	s := openTest(t, srv.URL(), nil)
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	raw(t, srv)("FLUSHALL")
-	other := create(t, openTest(t, srv.URL(), nil), "r")
+	other := runlogtest.Create(t, openTest(t, srv.URL(), nil), "r")
 	for range 10 {
-		appendTo(t, other, 1)
+		runlogtest.Append(t, other, 1)
 	}
-	err := l.Append(t.Context(), batch(1))
+	err := l.Append(t.Context(), runlogtest.Batch(1))
 	wantReset(t, err)
 	if !strings.Contains(err.Error(), "another store") {
 		t.Errorf("it says %v", err)
@@ -288,9 +289,9 @@ func TestReplaced(t *testing.T) {
 func TestStoreWentBack(t *testing.T) {
 	srv := durable(t)
 	s, c := openTest(t, srv.URL(), nil), raw(t, srv)
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	dump := c("DUMP", s.keys.store)
-	appendTo(t, l, 1)
+	runlogtest.Append(t, l, 1)
 	c("RESTORE", s.keys.store, 0, dump, "REPLACE")
 	_, _, err := s.Acquire(t.Context(), "new", &runlog.AcquireOptions{Create: &runlog.NewRun{}})
 	wantReset(t, err)
@@ -303,7 +304,7 @@ func TestStoreWentBack(t *testing.T) {
 func TestFlushedWhileWaiting(t *testing.T) {
 	srv := durable(t)
 	s := openTest(t, srv.URL(), nil)
-	create(t, s, "r")
+	runlogtest.Create(t, s, "r")
 	done, polled, poll := make(chan error, 1), make(chan struct{}, 1), s.watch.Poll
 	s.watch.Poll = func(ctx context.Context, runs map[string]uint64, wake func(string)) error {
 		select {
@@ -333,10 +334,10 @@ func TestMarkerNoticesLoss(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := create(t, s, "r")
-	appendTo(t, l, 1)
+	l := runlogtest.Create(t, s, "r")
+	runlogtest.Append(t, l, 1)
 	raw(t, srv)("SAVE")
-	appendTo(t, l, 1)
+	runlogtest.Append(t, l, 1)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -371,13 +372,13 @@ func TestRunWentBack(t *testing.T) {
 		}
 	}
 	t.Run("head", func(t *testing.T) {
-		l := create(t, s, "head")
-		appendTo(t, l, 1)
+		l := runlogtest.Create(t, s, "head")
+		runlogtest.Append(t, l, 1)
 		restore := save("head")
-		appendTo(t, l, 1)
+		runlogtest.Append(t, l, 1)
 		restore()
-		wantReset(t, l.Append(t.Context(), batch(1)))
-		wantReset(t, l.Append(t.Context(), batch(1)))
+		wantReset(t, l.Append(t.Context(), runlogtest.Batch(1)))
+		wantReset(t, l.Append(t.Context(), runlogtest.Batch(1)))
 		if err := l.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -385,11 +386,11 @@ func TestRunWentBack(t *testing.T) {
 		if err != nil || info.Head != 1 {
 			t.Fatalf("acquired anew: %+v, %v", info, err)
 		}
-		appendTo(t, l, 1)
+		runlogtest.Append(t, l, 1)
 	})
 	t.Run("hold", func(t *testing.T) {
-		l := create(t, s, "hold")
-		appendTo(t, l, 1)
+		l := runlogtest.Create(t, s, "hold")
+		runlogtest.Append(t, l, 1)
 		if err := l.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -403,16 +404,16 @@ func TestRunWentBack(t *testing.T) {
 		if err != nil || info.Epoch != 2 {
 			t.Fatalf("%+v, %v", info, err)
 		}
-		wantReset(t, first.Append(t.Context(), batch(1))) // though epoch and head are the same
+		wantReset(t, first.Append(t.Context(), runlogtest.Batch(1))) // though epoch and head are the same
 		_, err = first.Renew(t.Context())
 		wantReset(t, err)
-		appendTo(t, second, 1)
+		runlogtest.Append(t, second, 1)
 	})
 	t.Run("gone", func(t *testing.T) {
-		l := create(t, s, "gone")
-		appendTo(t, l, 1)
+		l := runlogtest.Create(t, s, "gone")
+		runlogtest.Append(t, l, 1)
 		c("DEL", s.keys.run("gone"), s.keys.log("gone"))
-		wantReset(t, l.Append(t.Context(), batch(1)))
+		wantReset(t, l.Append(t.Context(), runlogtest.Batch(1)))
 		_, err := s.Read(t.Context(), "gone", 1, 0)
 		wantReset(t, err)
 		_, err = s.Runs(t.Context(), nil)
@@ -437,10 +438,10 @@ func TestLossWrittenOver(t *testing.T) {
 	markers := t.TempDir()
 	a := openTest(t, srv.URL(), &Options{Marker: filepath.Join(markers, "a")})
 	b := openTest(t, srv.URL(), &Options{Marker: filepath.Join(markers, "b")})
-	other := create(t, b, "other")
+	other := runlogtest.Create(t, b, "other")
 	raw(t, srv)("SAVE")
-	l := create(t, a, "r") // and forgotten
-	appendTo(t, l, 1)
+	l := runlogtest.Create(t, a, "r") // and forgotten
+	runlogtest.Append(t, l, 1)
 	if err := l.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -449,7 +450,7 @@ func TestLossWrittenOver(t *testing.T) {
 	}
 	srv.Restart()
 	for range 20 {
-		appendTo(t, other, 1) // b has lost nothing
+		runlogtest.Append(t, other, 1) // b has lost nothing
 	}
 	_, err := a.Runs(t.Context(), nil)
 	wantReset(t, err)
@@ -475,10 +476,10 @@ func TestTornTransaction(t *testing.T) {
 		for cut := int64(1); cut < 560; cut += int64(max(560/faults.N(200), 1)) {
 			id := fmt.Sprintf("r-%d", cut)
 			s := openTest(t, srv.URL(), nil)
-			l := create(t, s, id)
-			appendTo(t, l, 1)
+			l := runlogtest.Create(t, s, id)
+			runlogtest.Append(t, l, 1)
 			whole := appendedBytes(t, srv)
-			if err := l.Append(t.Context(), &runlog.Batch{Records: batch(2).Records, Status: runlog.Paused}); err != nil {
+			if err := l.Append(t.Context(), &runlog.Batch{Records: runlogtest.Batch(2).Records, Status: runlog.Paused}); err != nil {
 				t.Fatal(err)
 			}
 			if cut > appendedBytes(t, srv)-whole {
@@ -488,7 +489,7 @@ func TestTornTransaction(t *testing.T) {
 			truncate(t, srv, cut)
 			srv.Restart()
 			if mine {
-				wantReset(t, l.Append(t.Context(), batch(1)))
+				wantReset(t, l.Append(t.Context(), runlogtest.Batch(1)))
 			}
 			s = openTest(t, srv.URL(), nil)
 			(tested{s, ""}).Expire(t, id)
@@ -496,7 +497,7 @@ func TestTornTransaction(t *testing.T) {
 			if err != nil || info.Head != 1 || info.Status != runlog.Running {
 				t.Fatalf("cut %d: %+v, error %v", cut, info, err)
 			}
-			other := batch(3)
+			other := runlogtest.Batch(3)
 			other.Records[0].Path = "other"
 			if err := l.Append(t.Context(), other); err != nil {
 				t.Fatal(err)
@@ -510,7 +511,7 @@ func TestTornTransaction(t *testing.T) {
 			if got := s.known.Load(); got != known {
 				t.Fatalf("cut %d: the count of writes went from %d to %d", cut, known, got)
 			}
-			appendTo(t, l, 1)
+			runlogtest.Append(t, l, 1)
 			n++
 		}
 	}

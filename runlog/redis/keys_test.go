@@ -11,6 +11,7 @@ import (
 
 	redigo "github.com/gomodule/redigo/redis"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 // Stores of one server see nothing of each other, whatever their prefixes have in common.
@@ -21,8 +22,8 @@ func TestPrefixes(t *testing.T) {
 	for _, p := range prefixes {
 		s := openTest(t, srv.URL(), &Options{Prefix: p})
 		stores = append(stores, s)
-		appendTo(t, create(t, s, "bar"), 1)
-		appendTo(t, create(t, s, fmt.Sprintf("r-%d", len(stores))), len(stores))
+		runlogtest.Append(t, runlogtest.Create(t, s, "bar"), 1)
+		runlogtest.Append(t, runlogtest.Create(t, s, fmt.Sprintf("r-%d", len(stores))), len(stores))
 	}
 	for i, s := range stores {
 		infos, err := s.Runs(t.Context(), nil)
@@ -57,8 +58,8 @@ func TestNothingIsLeft(t *testing.T) {
 		slices.Sort(keys)
 		return keys
 	}
-	l := create(t, s, "deleted")
-	appendTo(t, l, 3)
+	l := runlogtest.Create(t, s, "deleted")
+	runlogtest.Append(t, l, 3)
 	if err := l.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -68,18 +69,18 @@ func TestNothingIsLeft(t *testing.T) {
 	if got := left(); len(got) != 1 || got[0] != s.keys.store {
 		t.Fatalf("after a deletion there are %q", got)
 	}
-	ended := create(t, s, "ended")
-	appendTo(t, ended, 3)
-	released := create(t, s, "released") // which must not make it last
-	if err := released.Append(t.Context(), &runlog.Batch{Records: batch(1).Records, Status: runlog.Cancelled}); err != nil {
+	ended := runlogtest.Create(t, s, "ended")
+	runlogtest.Append(t, ended, 3)
+	released := runlogtest.Create(t, s, "released") // which must not make it last
+	if err := released.Append(t.Context(), &runlog.Batch{Records: runlogtest.Batch(1).Records, Status: runlog.Cancelled}); err != nil {
 		t.Fatal(err)
 	}
 	if err := released.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	running := create(t, s, "running")
-	appendTo(t, running, 1)
-	b := batch(1)
+	running := runlogtest.Create(t, s, "running")
+	runlogtest.Append(t, running, 1)
+	b := runlogtest.Batch(1)
 	b.Status = runlog.Completed
 	if err := ended.Append(t.Context(), b); err != nil {
 		t.Fatal(err)
@@ -105,7 +106,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if _, err := s.Read(t.Context(), "ended", 1, 0); !errors.As(err, new(*runlog.NotFoundError)) {
 		t.Fatalf("reading a run whose time is over: %v", err)
 	}
-	if err := ended.Append(t.Context(), batch(1)); !errors.As(err, new(*runlog.EndedError)) {
+	if err := ended.Append(t.Context(), runlogtest.Batch(1)); !errors.As(err, new(*runlog.EndedError)) {
 		t.Fatalf("writing it: %v", err)
 	}
 	if _, err := ended.Renew(t.Context()); !errors.Is(err, runlog.ErrFenced) {
@@ -114,9 +115,9 @@ func TestNothingIsLeft(t *testing.T) {
 	if err := ended.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	create(t, s, "ended")
+	runlogtest.Create(t, s, "ended")
 	time.Sleep(150 * time.Millisecond)
-	appendTo(t, running, 1)
+	runlogtest.Append(t, running, 1)
 	if infos, err := s.Runs(t.Context(), nil); err != nil || len(infos) != 2 {
 		t.Fatalf("listed %+v, error %v", infos, err)
 	}
@@ -126,7 +127,7 @@ func TestNothingIsLeft(t *testing.T) {
 func TestIDUsedAgain(t *testing.T) {
 	srv := durable(t)
 	s, c := openTest(t, srv.URL(), &Options{TTL: 50 * time.Millisecond}), raw(t, srv)
-	if err := create(t, s, "r").Append(t.Context(), &runlog.Batch{Status: runlog.Completed}); err != nil {
+	if err := runlogtest.Create(t, s, "r").Append(t.Context(), &runlog.Batch{Status: runlog.Completed}); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(time.Minute); c("EXISTS", s.keys.run("r")) != int64(0); time.Sleep(5 * time.Millisecond) {
@@ -134,7 +135,7 @@ func TestIDUsedAgain(t *testing.T) {
 			t.Fatal("the run is still there")
 		}
 	}
-	appendTo(t, create(t, s, "r"), 1)
+	runlogtest.Append(t, runlogtest.Create(t, s, "r"), 1)
 	c("DEL", s.keys.run("r"))
 	_, err := s.Read(t.Context(), "r", 1, 0)
 	wantReset(t, err)
@@ -144,9 +145,9 @@ func TestIDUsedAgain(t *testing.T) {
 func TestDamage(t *testing.T) {
 	srv := durable(t)
 	s, c := openTest(t, srv.URL(), nil), raw(t, srv)
-	other := batch(3)
+	other := runlogtest.Batch(3)
 	other.Records[0].Path = "elsewhere"
-	neighbour := create(t, s, "neighbour")
+	neighbour := runlogtest.Create(t, s, "neighbour")
 	if err := neighbour.Append(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
@@ -191,8 +192,8 @@ func TestDamage(t *testing.T) {
 	} {
 		t.Run(d.name, func(t *testing.T) {
 			id := fmt.Sprintf("r-%d", i)
-			l := create(t, s, id)
-			appendTo(t, l, 4)
+			l := runlogtest.Create(t, s, id)
+			runlogtest.Append(t, l, 4)
 			if err := l.Release(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -239,8 +240,8 @@ func FuzzDecodeMeta(f *testing.F) {
 func TestOldMeta(t *testing.T) {
 	srv := durable(t)
 	s, c := openTest(t, srv.URL(), nil), raw(t, srv)
-	l := create(t, s, "r")
-	appendTo(t, l, 3)
+	l := runlogtest.Create(t, s, "r")
+	runlogtest.Append(t, l, 3)
 	if err := l.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -252,10 +253,10 @@ func TestOldMeta(t *testing.T) {
 	at += 1 + int(key[at])
 	c("SET", s.keys.run("r"), "\x01"+key[1:at]+key[at+2:])
 	l, info, err := s.Acquire(t.Context(), "r", nil)
-	if err != nil || info.Head != 3 || info.Summary != "" || info.Status != runlog.Running || info.Title != "" {
+	if err != nil || info.Head != 3 || info.Summary != "" || info.Status != runlog.Running || info.Title != "t" {
 		t.Fatalf("the run is %+v, error %v", info, err)
 	}
-	b := batch(1)
+	b := runlogtest.Batch(1)
 	b.Summary = `{"step":4}`
 	if err := l.Append(t.Context(), b); err != nil {
 		t.Fatal(err)

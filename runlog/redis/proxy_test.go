@@ -13,6 +13,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/redisserver"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
@@ -220,7 +221,7 @@ func TestLostConnection(t *testing.T) {
 	start := time.Now()
 	p := startProxy(t, srv)
 	s := openTest(t, p.url(), &Options{Patience: 20 * time.Second, Lease: time.Hour})
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	n := faults.N(400)
 	played := map[trick]int{}
 	for i := range n {
@@ -230,7 +231,7 @@ func TestLostConnection(t *testing.T) {
 		}
 		played[k]++
 		p.play(k, false)
-		b := batch(1 + rng.IntN(3))
+		b := runlogtest.Batch(1 + rng.IntN(3))
 		switch i % 5 {
 		case 3:
 			b.Status = runlog.Paused
@@ -268,10 +269,10 @@ func TestUnknownOutcome(t *testing.T) {
 		t.Run(k.String(), func(t *testing.T) {
 			p := startProxy(t, srv)
 			s := openTest(t, p.url(), &Options{Prefix: "p" + strings.ReplaceAll(k.String(), " ", "-"), Patience: 150 * time.Millisecond})
-			l := create(t, s, "r")
-			appendTo(t, l, 2)
+			l := runlogtest.Create(t, s, "r")
+			runlogtest.Append(t, l, 2)
 			p.play(k, true)
-			if err := l.Append(t.Context(), batch(2)); !errors.Is(err, runlog.ErrUnknown) {
+			if err := l.Append(t.Context(), runlogtest.Batch(2)); !errors.Is(err, runlog.ErrUnknown) {
 				t.Fatalf("got %v", err)
 			}
 			if _, err := s.Runs(t.Context(), nil); err == nil || errors.Is(err, runlog.ErrUnknown) {
@@ -279,7 +280,7 @@ func TestUnknownOutcome(t *testing.T) {
 			}
 			p.play(pass, false)
 			p.deliver()
-			if err := l.Append(t.Context(), batch(1)); !errors.Is(err, runlog.ErrUnknown) {
+			if err := l.Append(t.Context(), runlogtest.Batch(1)); !errors.Is(err, runlog.ErrUnknown) {
 				t.Fatalf("after it: %v", err)
 			}
 			if err := l.Release(t.Context()); err != nil {
@@ -289,7 +290,7 @@ func TestUnknownOutcome(t *testing.T) {
 			if err != nil || info.Head != 2 && info.Head != 4 || k != hang && info.Head != 4 {
 				t.Fatalf("acquired anew: %+v, error %v", info, err)
 			}
-			appendTo(t, l, 1)
+			runlogtest.Append(t, l, 1)
 			if recs, err := s.Read(t.Context(), "r", 1, 0); err != nil || uint64(len(recs)) != info.Head+1 {
 				t.Fatalf("%d records, error %v", len(recs), err)
 			}
@@ -317,10 +318,10 @@ func TestTakenOverMeanwhile(t *testing.T) {
 					}
 				}
 			}})
-			l := create(t, s, "r")
+			l := runlogtest.Create(t, s, "r")
 			other = openTest(t, srv.URL(), &Options{Prefix: prefix})
 			p.play(k, false)
-			err := l.Append(t.Context(), batch(1))
+			err := l.Append(t.Context(), runlogtest.Batch(1))
 			recs, readErr := other.Read(t.Context(), "r", 1, 0)
 			if readErr != nil {
 				t.Fatal(readErr)
@@ -328,7 +329,7 @@ func TestTakenOverMeanwhile(t *testing.T) {
 			if k == cutBefore && (!errors.Is(err, runlog.ErrFenced) || len(recs) != 0) || k == cutAfter && (err != nil || len(recs) != 1) {
 				t.Fatalf("error %v with %d records", err, len(recs))
 			}
-			if err := l.Append(t.Context(), batch(1)); !errors.Is(err, runlog.ErrFenced) {
+			if err := l.Append(t.Context(), runlogtest.Batch(1)); !errors.Is(err, runlog.ErrFenced) {
 				t.Fatalf("the next append: %v", err)
 			}
 		})
@@ -339,15 +340,15 @@ func TestTakenOverMeanwhile(t *testing.T) {
 func TestServerAway(t *testing.T) {
 	srv := durable(t)
 	s := openTest(t, srv.URL(), nil)
-	l, hasty := create(t, s, "r"), create(t, s, "hasty")
+	l, hasty := runlogtest.Create(t, s, "r"), runlogtest.Create(t, s, "hasty")
 	srv.Kill()
 	quick, stop := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer stop()
-	if err := hasty.Append(quick, batch(1)); !errors.Is(err, context.DeadlineExceeded) {
+	if err := hasty.Append(quick, runlogtest.Batch(1)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("an append without a server: %v", err)
 	}
 	done := make(chan error, 2)
-	go func() { done <- l.Append(t.Context(), batch(1)) }()
+	go func() { done <- l.Append(t.Context(), runlogtest.Batch(1)) }()
 	go func() {
 		_, err := s.Runs(t.Context(), nil)
 		done <- err
@@ -371,7 +372,7 @@ func TestServerAway(t *testing.T) {
 	if _, err := impatient.examine(t.Context(), &Options{}); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
 		t.Fatalf("examining no server: %v", err)
 	}
-	go func() { done <- l.Append(t.Context(), batch(1)) }()
+	go func() { done <- l.Append(t.Context(), runlogtest.Batch(1)) }()
 	time.Sleep(20 * time.Millisecond)
 	if err := s.Close(); err != nil { // does not wait for the server
 		t.Fatal(err)

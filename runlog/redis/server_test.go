@@ -12,6 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/redisserver"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 func TestNotes(t *testing.T) {
@@ -50,8 +51,8 @@ func TestNotes(t *testing.T) {
 			if len(got) != len(c.want) || !slices.EqualFunc(got, c.want, strings.Contains) {
 				t.Fatalf("notes %q, want %q", got, c.want)
 			}
-			l := create(t, s, "r")
-			appendTo(t, l, 1)
+			l := runlogtest.Create(t, s, "r")
+			runlogtest.Append(t, l, 1)
 			if recs, err := s.Read(t.Context(), "r", 1, 0); err != nil || len(recs) != 1 {
 				t.Fatalf("%d records, error %v", len(recs), err)
 			}
@@ -113,7 +114,7 @@ func TestPasswords(t *testing.T) {
 	}
 	url := func(user, password string) string { return "redis://" + user + ":" + password + "@" + srv.Addr() }
 	s := openTest(t, url("app", secret), &Options{AllowVolatile: true})
-	appendTo(t, create(t, s, "r"), 1)
+	runlogtest.Append(t, runlogtest.Create(t, s, "r"), 1)
 	said := append(s.Notes(), s.name)
 	if len(said) != 2 || !strings.Contains(said[0], "does not tell") {
 		t.Errorf("notes %q", said)
@@ -155,7 +156,7 @@ func TestPasswords(t *testing.T) {
 // A server that takes no writes gives *StorageError, and the run goes on when it does again.
 func TestFull(t *testing.T) {
 	big := func() *runlog.Batch {
-		b := batch(1)
+		b := runlogtest.Batch(1)
 		b.Records[0].Data = []byte(`"` + strings.Repeat("x", 64<<10) + `"`)
 		return b
 	}
@@ -167,7 +168,7 @@ func TestFull(t *testing.T) {
 	}
 	goesOn := func(t *testing.T, s *Store, l runlog.Log, head uint64) {
 		t.Helper()
-		appendTo(t, l, 1)
+		runlogtest.Append(t, l, 1)
 		if recs, err := s.Read(t.Context(), "r", 1, 0); err != nil || uint64(len(recs)) != head+1 {
 			t.Fatalf("%d records of %d, error %v", len(recs), head+1, err)
 		}
@@ -175,7 +176,7 @@ func TestFull(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		srv := redisserver.Start(t, "appendonly yes", "maxmemory 6mb", "maxmemory-policy noeviction")
 		s, c := openTest(t, srv.URL(), nil), raw(t, srv)
-		l := create(t, s, "r")
+		l := runlogtest.Create(t, s, "r")
 		head, err := uint64(0), error(nil)
 		for ; err == nil && head < 1000; head++ {
 			err = l.Append(t.Context(), big())
@@ -185,7 +186,7 @@ func TestFull(t *testing.T) {
 		c("CONFIG", "SET", "maxmemory", "4mb") // well below what there is
 		_, _, err = s.Acquire(t.Context(), "new", &runlog.AcquireOptions{Create: &runlog.NewRun{}})
 		full(t, err, syscall.ENOMEM)
-		b := batch(1)
+		b := runlogtest.Batch(1)
 		b.Status = runlog.WaitingStorage
 		if err := l.Append(t.Context(), b); err != nil { // there is room left for this
 			t.Fatal(err)
@@ -202,8 +203,8 @@ func TestFull(t *testing.T) {
 	t.Run("disk", func(t *testing.T) {
 		srv := redisserver.Start(t, "save 3600 1")
 		s, c := openTest(t, srv.URL(), nil), raw(t, srv)
-		l := create(t, s, "r")
-		appendTo(t, l, 1)
+		l := runlogtest.Create(t, s, "r")
+		runlogtest.Append(t, l, 1)
 		taken := filepath.Join(srv.Dir(), "dump.rdb")
 		if err := os.Mkdir(taken, 0o700); err != nil { // which a snapshot cannot replace
 			t.Fatal(err)
@@ -214,7 +215,7 @@ func TestFull(t *testing.T) {
 			_, err = l.Renew(t.Context())
 		}
 		full(t, err, nil)
-		full(t, l.Append(t.Context(), batch(1)), syscall.ENOSPC)
+		full(t, l.Append(t.Context(), runlogtest.Batch(1)), syscall.ENOSPC)
 		os.Remove(taken)
 		c("SAVE")
 		goesOn(t, s, l, 1)
@@ -222,10 +223,10 @@ func TestFull(t *testing.T) {
 	t.Run("replica", func(t *testing.T) {
 		srv := durable(t)
 		s, c := openTest(t, srv.URL(), nil), raw(t, srv)
-		l := create(t, s, "r")
-		appendTo(t, l, 1)
+		l := runlogtest.Create(t, s, "r")
+		runlogtest.Append(t, l, 1)
 		c("REPLICAOF", "127.0.0.1", "1")
-		err := l.Append(t.Context(), batch(1))
+		err := l.Append(t.Context(), runlogtest.Batch(1))
 		full(t, err, nil)
 		if !strings.Contains(err.Error(), "primary") {
 			t.Errorf("no remedy in %v", err)
@@ -240,10 +241,10 @@ func TestLoading(t *testing.T) {
 	srv := redisserver.Start(t, "appendonly yes", "key-load-delay 100", "aof-use-rdb-preamble no")
 	raw(t, srv)("EVAL", "for i = 1, 5000 do redis.call('SET', 'k-' .. i, 'v') end", 0)
 	s := openTest(t, srv.URL(), nil)
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	srv.Kill()
 	done := make(chan error, 2)
-	go func() { done <- l.Append(t.Context(), batch(1)) }()
+	go func() { done <- l.Append(t.Context(), runlogtest.Batch(1)) }()
 	go func() {
 		again, err := Open(t.Context(), srv.URL(), nil)
 		if err == nil {

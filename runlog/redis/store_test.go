@@ -1,14 +1,12 @@
 package redis
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	redigo "github.com/gomodule/redigo/redis"
 	"github.com/superstep-dev/superstep/internal/redisserver"
@@ -24,16 +22,7 @@ func durable(tb testing.TB) *redisserver.Server {
 
 func openTest(tb testing.TB, url string, opt *Options) *Store {
 	tb.Helper()
-	s, err := Open(tb.Context(), url, opt)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return s
+	return runlogtest.Open(tb, Open, url, opt)
 }
 
 // raw returns what does a command on the server.
@@ -76,32 +65,6 @@ func TestStore(t *testing.T) {
 		}, t.Name())
 		return tested{openTest(t, srv.URL(), &Options{Prefix: prefix[max(0, len(prefix)-60):]}), srv.URL()}
 	})
-}
-
-func create(tb testing.TB, s *Store, id string) runlog.Log {
-	tb.Helper()
-	l, _, err := s.Acquire(tb.Context(), id, &runlog.AcquireOptions{Create: &runlog.NewRun{}})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return l
-}
-
-func batch(n int) *runlog.Batch {
-	b := &runlog.Batch{}
-	for range n {
-		b.Records = append(b.Records, runlog.Record{
-			Kind: runlog.KindEvent, Time: time.Unix(1e9, 0), Data: json.RawMessage(`{"text":"some text"}`),
-		})
-	}
-	return b
-}
-
-func appendTo(tb testing.TB, l runlog.Log, n int) {
-	tb.Helper()
-	if err := l.Append(tb.Context(), batch(n)); err != nil {
-		tb.Fatal(err)
-	}
 }
 
 func wantReset(tb testing.TB, err error) {

@@ -2,15 +2,20 @@ package runlogtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/storekit"
 )
 
 var holdCases = []testCase{
+	{"closed", "a store that is closed says so whatever it is asked, and ends who waits; what it stored is there for others", testClosed},
 	{"create", "a new run is running, in epoch 1, held, and without records", func(f *fixture) {
 		_, info, err := f.store.Acquire(f.Context(), "r", &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "brief", Title: "a 'title'"}})
 		f.ok(err)
@@ -337,4 +342,39 @@ func testHostileIDs(f *fixture) {
 	if got := len(f.ids(nil)); got != 4 {
 		f.Errorf("there are %d runs", got)
 	}
+}
+
+func testClosed(f *fixture) {
+	c, ok := f.store.(io.Closer)
+	re, ok2 := f.store.(reopener)
+	if !ok || !ok2 {
+		f.Skipf("%T is nothing that others can open once it is closed", f.store)
+	}
+	l := f.create("r")
+	Append(f.T, l, 2)
+	calls := map[string]func() error{
+		"Acquire":       func() error { _, _, err := f.store.Acquire(f.Context(), "r", nil); return err },
+		"Read":          func() error { _, err := f.store.Read(f.Context(), "r", 1, 1); return err },
+		"Runs":          func() error { _, err := f.store.Runs(f.Context(), nil); return err },
+		"Delete":        func() error { return f.store.Delete(f.Context(), "r") },
+		"RequestCancel": func() error { return f.store.RequestCancel(f.Context(), "r") },
+		"Append":        func() error { return l.Append(f.Context(), Batch(1)) },
+		"Renew":         func() error { _, err := l.Renew(f.Context()); return err },
+	}
+	if w, ok := runlog.As[runlog.Waiter](f.store); ok {
+		calls["Wait"] = func() error { return w.Wait(f.Context(), "r", 9) }
+		waited := make(chan error, 1)
+		go func() { waited <- w.Wait(context.Background(), "r", 9) }()
+		time.Sleep(10 * time.Millisecond)
+		defer func() { f.is(<-waited, storekit.ErrClosed) }()
+	}
+	f.ok(errors.Join(c.Close(), c.Close()))
+	for name, call := range calls {
+		if err := call(); !errors.Is(err, storekit.ErrClosed) {
+			f.Errorf("%s after Close: %v", name, err)
+		}
+	}
+	f.is(l.Release(f.Context()), storekit.ErrClosed)
+	other := &fixture{T: f.T, store: re.Reopen(f.T)}
+	other.seqs(other.read("r", 1, 9), 1, 2)
 }

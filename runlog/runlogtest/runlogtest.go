@@ -1,5 +1,6 @@
 // Package runlogtest is the suite that every [runlog.Store] passes. Each case names
-// the rule it checks. [Mortal] is a store for tests of what crashes do to a run.
+// the rule it checks. [Mortal] is a store for tests of what crashes do to a run. A [Child] is a
+// process for tests of what its death does to a store.
 package runlogtest
 
 import (
@@ -34,7 +35,8 @@ type reopener interface {
 // without a word from it, for instance by moving the store's clock past the lease. One with a
 // method Reopen(t *testing.T) runlog.Store returns another store over the same data, which need
 // not close the first. Without them the cases about dead holders, and those about durability and
-// several stores, are skipped.
+// several stores, are skipped. What is an io.Closer as well is closed, and then has one error for
+// all calls: [storekit.ErrClosed].
 func Run(t *testing.T, open func(t *testing.T) runlog.Store) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,26 +24,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A clock stands still until it is moved.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Expire(*testing.T, string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(time.Minute)
-}
-
-func newClock() *clock { return &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
-
 func sealed(t testing.TB, store runlog.Store, keys ...seal.Key) runlog.Store {
 	t.Helper()
 	s, err := seal.New(store, keys...)
@@ -56,7 +35,7 @@ func sealed(t testing.TB, store runlog.Store, keys ...seal.Key) runlog.Store {
 
 type clocked struct {
 	runlog.Store
-	*clock
+	*runlogtest.Clock
 }
 
 func (s clocked) Unwrap() runlog.Store { return s.Store }
@@ -64,7 +43,7 @@ func (s clocked) Unwrap() runlog.Store { return s.Store }
 func TestOverMemory(t *testing.T) {
 	t.Parallel()
 	runlogtest.Run(t, func(t *testing.T) runlog.Store {
-		c := newClock()
+		c := runlogtest.NewClock()
 		return clocked{sealed(t, runlog.NewMemory(&runlog.MemoryOptions{Now: c.Now}), seal.NewKey()), c}
 	})
 }
@@ -75,31 +54,22 @@ type onDisk struct {
 	key  seal.Key
 }
 
-func (s onDisk) Reopen(t *testing.T) runlog.Store { return openDisk(t, s.path, s.key, s.clock) }
+func (s onDisk) Reopen(t *testing.T) runlog.Store { return openDisk(t, s.path, s.key, s.Clock) }
 
-func openDisk(t testing.TB, path string, key seal.Key, c *clock) onDisk {
+func openDisk(t testing.TB, path string, key seal.Key, c *runlogtest.Clock) onDisk {
 	t.Helper()
 	return onDisk{clocked{sealed(t, openSQLite(t, path, &sqlite.Options{Now: c.Now}), key), c}, path, key}
 }
 
 func openSQLite(t testing.TB, path string, opt *sqlite.Options) *sqlite.Store {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), path, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return runlogtest.Open(t, sqlite.Open, path, opt)
 }
 
 func TestOverSQLite(t *testing.T) {
 	t.Parallel()
 	runlogtest.Run(t, func(t *testing.T) runlog.Store {
-		return openDisk(t, filepath.Join(t.TempDir(), "runs.db"), seal.NewKey(), newClock())
+		return openDisk(t, filepath.Join(t.TempDir(), "runs.db"), seal.NewKey(), runlogtest.NewClock())
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 // manyAtOnce takes runs, or makes them, and appends to all of them at once until the
@@ -56,22 +57,22 @@ func TestKilledWriters(t *testing.T) {
 	acked := map[string]uint64{}
 	more, total := 0, 0
 	for i := range n {
-		var c *child
+		var c *runlogtest.Child
 		if point := rnd.IntN(len(points) + 1); point < len(points) {
 			nth := 1 + rnd.IntN(40)
 			if points[point] == "sqlite.mid-gather" {
 				nth = 1 + rnd.IntN(3)
 			}
-			c = startChild(t, path, fmt.Sprint("TEST_RUNS=", runs), fmt.Sprintf("TEST_DIE=%s:%d", points[point], nth))
+			c = runlogtest.StartChild(t, path, "", fmt.Sprint("TEST_RUNS=", runs), fmt.Sprintf("TEST_DIE=%s:%d", points[point], nth))
 		} else {
-			c = startChild(t, path, fmt.Sprint("TEST_RUNS=", runs))
+			c = runlogtest.StartChild(t, path, "", fmt.Sprint("TEST_RUNS=", runs))
 			time.AfterFunc(time.Duration(rnd.IntN(40))*time.Millisecond, func() { _ = c.Process.Kill() })
 		}
-		for c.out.Scan() {
+		for c.Said.Scan() {
 			var id string
 			var seq uint64
-			if _, err := fmt.Sscanf(strings.Replace(c.out.Text(), "acked ", "", 1), "%s %d", &id, &seq); err != nil {
-				t.Fatalf("kill %d: the child says %q", i, c.out.Text())
+			if _, err := fmt.Sscanf(strings.Replace(c.Said.Text(), "acked ", "", 1), "%s %d", &id, &seq); err != nil {
+				t.Fatalf("kill %d: the child says %q", i, c.Said.Text())
 			}
 			acked[id] = seq
 		}
@@ -131,9 +132,9 @@ func TestManyProcesses(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "runs.db")
 	s := openTest(t, path, nil)
-	var children []*child
+	var children []*runlogtest.Child
 	for i := range processes {
-		children = append(children, startChild(t, path, fmt.Sprint("TEST_COUNT=", each), fmt.Sprint("TEST_RUN=run-", i)))
+		children = append(children, runlogtest.StartChild(t, path, fmt.Sprint("run-", i), fmt.Sprint("TEST_COUNT=", each)))
 	}
 	other, err := openConn(path)
 	if err != nil {
@@ -149,7 +150,7 @@ func TestManyProcesses(t *testing.T) {
 		}
 	})
 	for i, c := range children {
-		_, line := c.acked(0)
+		_, line := c.Acked(0)
 		if err := c.Wait(); err != nil {
 			t.Errorf("process %d: %v, %s", i, err, line)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	zsqlite "zombiezen.com/go/sqlite"
 )
 
@@ -77,12 +78,12 @@ func damageable(t *testing.T) (file []byte, want map[string][]runlog.Record) {
 	want = map[string][]runlog.Record{}
 	for i := range 6 {
 		id := fmt.Sprint("run-", i)
-		l := create(t, s, id)
+		l := runlogtest.Create(t, s, id)
 		for k := range 8 {
 			if (i+k)%3 == 0 {
 				s.crowd()
 			}
-			b := newBatch(1 + k%3)
+			b := runlogtest.Batch(1 + k%3)
 			b.Records[0].Data = fmt.Appendf(nil, `"%0*d"`, 200*k, i)
 			if i == 5 && k == 4 {
 				b.Records[0].Data = fmt.Appendf(nil, `"%0*d"`, 20_000, i)
@@ -147,8 +148,8 @@ func TestCutWriteAheadLog(t *testing.T) {
 	start := time.Now()
 	path := filepath.Join(t.TempDir(), "runs.db")
 	s := openTest(t, path, nil)
-	l := create(t, s, "a")
-	appendTo(t, l, 4)
+	l := runlogtest.Create(t, s, "a")
+	runlogtest.Append(t, l, 4)
 	var ends []int64 // of the transactions, in the log
 	var heads []int
 	for i := range 4 {
@@ -156,7 +157,7 @@ func TestCutWriteAheadLog(t *testing.T) {
 			s.crowd()
 		}
 		if i > 0 {
-			appendTo(t, l, i)
+			runlogtest.Append(t, l, i)
 		}
 		info, err := os.Stat(path + "-wal")
 		if err != nil {
@@ -218,7 +219,7 @@ func TestCutWriteAheadLog(t *testing.T) {
 
 // numbered is a batch of two records that say which ones of their run they are.
 func numbered(id string, from uint64) *runlog.Batch {
-	b := newBatch(2)
+	b := runlogtest.Batch(2)
 	for i := range b.Records {
 		b.Records[i].Data = fmt.Appendf(nil, `"%s %d"`, id, from+uint64(i))
 	}
@@ -319,8 +320,8 @@ func failing(t *testing.T, s *Store) {
 // An ID that leads to another run's row is damage, not another run's records.
 func TestConfirm(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "runs.db"), nil)
-	create(t, s, "a")
-	create(t, s, "b")
+	runlogtest.Create(t, s, "a")
+	runlogtest.Create(t, s, "b")
 	w := <-s.turn
 	defer func() { s.turn <- w }()
 	if err := errors.Join(w.c.confirm(1, "a"), w.c.confirm(2, "b")); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"golang.org/x/sys/unix"
 )
 
@@ -77,14 +78,14 @@ func TestFullDisk(t *testing.T) {
 		logs := map[string]runlog.Log{}
 		for k := range runs {
 			id := fmt.Sprint("run-", k)
-			ids, logs[id] = append(ids, id), create(t, s, id)
+			ids, logs[id] = append(ids, id), runlogtest.Create(t, s, id)
 		}
 		some := func() string { return ids[rnd.IntN(len(ids))] }
 		add := func(id string) error {
 			if rnd.IntN(2) == 0 {
 				s.crowd()
 			}
-			b := newBatch(1 + rnd.IntN(4))
+			b := runlogtest.Batch(1 + rnd.IntN(4))
 			b.Records[0].Data = fmt.Appendf(nil, `"%0*d"`, rnd.IntN(4000), 7)
 			err := logs[id].Append(t.Context(), b)
 			if err == nil {
@@ -111,7 +112,7 @@ func TestFullDisk(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, id := range ids {
 			wg.Go(func() {
-				b := &runlog.Batch{Status: runlog.WaitingStorage, Records: newBatch(1).Records}
+				b := &runlog.Batch{Status: runlog.WaitingStorage, Records: runlogtest.Batch(1).Records}
 				b.Records[0].Kind = runlog.KindRunPaused
 				if err := errors.Join(logs[id].Append(context.Background(), b), logs[id].Release(context.Background())); err != nil {
 					t.Errorf("point %d: parking run %s: %v", i, id, err)
@@ -172,8 +173,8 @@ func TestFullDisk(t *testing.T) {
 // With no files left to be opened, what is refused says so and is no loss.
 func TestNoFilesLeft(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "runs.db"), nil)
-	l := create(t, &Store{s.store, s.inner}, "r") // which opens no file to look for encrypted runs
-	appendTo(t, l, 1)
+	l := runlogtest.Create(t, &Store{s.store, s.inner}, "r") // which opens no file to look for encrypted runs
+	runlogtest.Append(t, l, 1)
 	w := <-s.turn
 	w.abandon(errors.New("so that the file is opened again")) // beside it nobody reads yet
 	s.turn <- w
@@ -186,7 +187,7 @@ func TestNoFilesLeft(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
 		t.Skip(err)
 	}
-	appended := l.Append(t.Context(), newBatch(1))
+	appended := l.Append(t.Context(), runlogtest.Batch(1))
 	_, read := s.Read(t.Context(), "r", 1, 0)
 	other := newStore(s.path, &Options{})
 	_, joined := other.owners.Join()
@@ -202,7 +203,7 @@ func TestNoFilesLeft(t *testing.T) {
 	if !errors.Is(joined, syscall.EMFILE) {
 		t.Errorf("joining the owners: %v", joined)
 	}
-	appendTo(t, l, 1)
+	runlogtest.Append(t, l, 1)
 	if recs, err := s.Read(t.Context(), "r", 1, 0); err != nil || len(recs) != 2 {
 		t.Errorf("%d records, error %v", len(recs), err)
 	}
@@ -216,8 +217,8 @@ func TestOpenOnAFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := create(t, s, "r")
-	appendTo(t, l, 3)
+	l := runlogtest.Create(t, s, "r")
+	runlogtest.Append(t, l, 3)
 	if err := errors.Join(l.Release(t.Context()), s.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +238,7 @@ func TestOpenOnAFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	appendTo(t, l, 1)
+	runlogtest.Append(t, l, 1)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -265,9 +266,9 @@ func TestReclaimOnAFullDisk(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			l := create(t, s, fmt.Sprint("run-", i))
+			l := runlogtest.Create(t, s, fmt.Sprint("run-", i))
 			for range 4 {
-				b := newBatch(1)
+				b := runlogtest.Batch(1)
 				b.Records[0].Data = fmt.Appendf(nil, `"%0*d"`, 40_000, i)
 				if err := l.Append(t.Context(), b); err != nil {
 					t.Fatal(err)
@@ -295,9 +296,9 @@ func TestReclaimOnAFullDisk(t *testing.T) {
 		if info, err := os.Stat(s.reserve.path); err != nil || info.Size() != reserveSize {
 			t.Errorf("%+v: the reserve was not made again: %v", c, err)
 		}
-		l := create(t, s, "new")
+		l := runlogtest.Create(t, s, "new")
 		for range 10 {
-			appendTo(t, l, 4)
+			runlogtest.Append(t, l, 4)
 		}
 		for i := range n / 2 {
 			if recs, err := s.Read(t.Context(), fmt.Sprint("run-", 2*i+1), 1, 0); err != nil || len(recs) != 4 {
@@ -319,7 +320,7 @@ func TestNoRunWithoutReserve(t *testing.T) {
 	path := filepath.Join(dir, "runs.db")
 	s := openTest(t, path, nil)
 	s.reserve.pause = 0
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	ballast := fill(t, dir, 60<<10)
 	s.reserve.spend() // by a run that was parked
 	fill2 := filepath.Join(dir, "more")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 )
 
 // golden copies a store that an older superstep wrote. It has four runs of the workflow
@@ -71,9 +72,9 @@ func TestOldSchemas(t *testing.T) {
 				if err != nil || info.Epoch != 2 {
 					t.Fatalf("%+v, error %v", info, err)
 				}
-				appendTo(t, l, 2)
+				runlogtest.Append(t, l, 2)
 				s.crowd()
-				appendTo(t, l, 2)
+				runlogtest.Append(t, l, 2)
 				recs, err := s.Read(t.Context(), id, 1, 0)
 				if err != nil || uint64(len(recs)) != info.Head+4 || recs[info.Head].Epoch != 2 {
 					t.Errorf("run %s has %d records after %d and 4, error %v", id, len(recs), info.Head, err)
@@ -83,7 +84,7 @@ func TestOldSchemas(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := l.Append(t.Context(), newBatch(1)); !errors.As(err, new(*runlog.EndedError)) {
+			if err := l.Append(t.Context(), runlogtest.Batch(1)); !errors.As(err, new(*runlog.EndedError)) {
 				t.Errorf("an append to a finished run gives %v", err)
 			}
 			if err := s.Delete(t.Context(), "paused"); !errors.As(err, new(*runlog.BusyError)) {
@@ -122,12 +123,12 @@ func TestReclaim(t *testing.T) {
 			var gone []string
 			for i := range 40 {
 				id := fmt.Sprintf("run-%d", i)
-				l := create(t, s, id)
+				l := runlogtest.Create(t, s, id)
 				for k := range 6 {
 					if k%2 == 0 {
 						s.crowd()
 					}
-					appendTo(t, l, 40)
+					runlogtest.Append(t, l, 40)
 				}
 				if err := l.Release(t.Context()); err != nil {
 					t.Fatal(err)
@@ -167,7 +168,7 @@ func TestReclaim(t *testing.T) {
 			if name == "old" {
 				checkGoldenRun(t, s)
 			}
-			appendTo(t, create(t, s, "later"), 3)
+			runlogtest.Append(t, runlogtest.Create(t, s, "later"), 3)
 			if freed, err := s.Reclaim(t.Context()); err != nil || freed < 0 {
 				t.Errorf("once more: %d bytes, error %v", freed, err)
 			}

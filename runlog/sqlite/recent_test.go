@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	zsqlite "zombiezen.com/go/sqlite"
 )
 
@@ -108,7 +109,7 @@ func TestSharedRowsAgainstMemory(t *testing.T) {
 }
 
 func randomBatch(rnd *rand.Rand) *runlog.Batch {
-	b := newBatch(1 + rnd.IntN(3))
+	b := runlogtest.Batch(1 + rnd.IntN(3))
 	if rnd.IntN(20) == 0 {
 		b.Records[0].Data = []byte(fmt.Sprintf(`"%0*d"`, 100_000, rnd.IntN(1000)))
 	}
@@ -142,9 +143,9 @@ func TestBitFlipsInSharedRow(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "runs.db"), nil)
 	ids := []string{"a", "b", "c"}
 	for _, id := range ids {
-		l := create(t, s, id)
+		l := runlogtest.Create(t, s, id)
 		s.crowd()
-		appendTo(t, l, 2)
+		runlogtest.Append(t, l, 2)
 	}
 	// One row of all three, as one commit would write it.
 	c, err := openConn(s.path)
@@ -193,7 +194,7 @@ func TestBitFlipsInSharedRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.gather()
-	create(t, s, "d")
+	runlogtest.Create(t, s, "d")
 	if n := number(t, s, "SELECT count(*) FROM damaged"); n != 1 {
 		t.Errorf("%d rows were put aside", n)
 	}
@@ -210,7 +211,7 @@ func TestBitFlipsInSharedRow(t *testing.T) {
 func TestSharedRowRolledBack(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "runs.db"), nil)
 	for _, id := range []string{"a", "b"} {
-		create(t, s, id)
+		runlogtest.Create(t, s, id)
 	}
 	w := <-s.turn
 	head := func(id string) uint64 {
@@ -252,9 +253,9 @@ func TestSharedRowRolledBack(t *testing.T) {
 // A transaction that reads does not see what came later, though others have read it.
 func TestSharedRowsOfOneMoment(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "runs.db"), nil)
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	s.crowd()
-	appendTo(t, l, 2)
+	runlogtest.Append(t, l, 2)
 	c, err := openReader(s.path)
 	if err != nil {
 		t.Fatal(err)
@@ -270,7 +271,7 @@ func TestSharedRowsOfOneMoment(t *testing.T) {
 			if gathered {
 				s.gather()
 			}
-			appendTo(t, l, 2)
+			runlogtest.Append(t, l, 2)
 			if recs, err := s.Read(t.Context(), "r", 1, 0); err != nil || len(recs) < 4 {
 				t.Fatalf("%d records, error %v", len(recs), err)
 			}

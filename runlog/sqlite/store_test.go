@@ -23,80 +23,25 @@ import (
 	zsqlite "zombiezen.com/go/sqlite"
 )
 
-// A clock stands still until it is moved.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Move(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 type tested struct {
 	*Store
-	clock *clock
+	*runlogtest.Clock
 }
 
-func (s tested) Expire(*testing.T, string) { s.clock.Move(time.Minute) }
-
 func (s tested) Reopen(t *testing.T) runlog.Store {
-	return openTest(t, s.path, &Options{Now: s.clock.Now})
+	return openTest(t, s.path, &Options{Now: s.Now})
 }
 
 func openTest(t testing.TB, path string, opt *Options) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), path, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return runlogtest.Open(t, Open, path, opt)
 }
 
 func TestStore(t *testing.T) {
 	runlogtest.Run(t, func(t *testing.T) runlog.Store {
-		c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		c := runlogtest.NewClock()
 		return tested{openTest(t, filepath.Join(t.TempDir(), "runs.db"), &Options{Now: c.Now}), c}
 	})
-}
-
-func create(t testing.TB, s *Store, id string) runlog.Log {
-	t.Helper()
-	l, _, err := s.Acquire(t.Context(), id, &runlog.AcquireOptions{Create: &runlog.NewRun{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-func newBatch(n int) *runlog.Batch {
-	b := &runlog.Batch{}
-	for range n {
-		b.Records = append(b.Records, runlog.Record{
-			Kind: runlog.KindEvent, Time: time.Unix(1e9, 0), Data: json.RawMessage(`{"text":"some text"}`),
-		})
-	}
-	return b
-}
-
-func appendTo(t testing.TB, l runlog.Log, n int) {
-	t.Helper()
-	if err := l.Append(t.Context(), newBatch(n)); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // raw runs SQL on a connection of its own.
@@ -137,7 +82,7 @@ func wantCorrupt(t *testing.T, err error, seq, good uint64) {
 func TestEveryBitFlipIsDetected(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "runs.db"), nil)
 	for _, id := range []string{"a", "b"} {
-		appendTo(t, create(t, s, id), 3)
+		runlogtest.Append(t, runlogtest.Create(t, s, id), 3)
 	}
 	c, err := openConn(s.path)
 	if err != nil {
@@ -190,9 +135,9 @@ func TestDamagedRun(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := openTest(t, filepath.Join(t.TempDir(), "runs.db"), nil)
 			for _, id := range []string{"a", "b"} {
-				l := create(t, s, id)
+				l := runlogtest.Create(t, s, id)
 				for range 4 { // rows of their own
-					appendTo(t, l, 1)
+					runlogtest.Append(t, l, 1)
 				}
 				if err := l.Release(t.Context()); err != nil {
 					t.Fatal(err)
@@ -209,14 +154,14 @@ func TestDamagedRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			appendTo(t, l, 1)
+			runlogtest.Append(t, l, 1)
 		})
 	}
 	t.Run("hole", func(t *testing.T) {
 		s := openTest(t, filepath.Join(t.TempDir(), "runs.db"), nil)
-		l := create(t, s, "a")
+		l := runlogtest.Create(t, s, "a")
 		for range 4 {
-			appendTo(t, l, 1)
+			runlogtest.Append(t, l, 1)
 		}
 		raw(t, s.path, "DELETE FROM records WHERE pos = (1<<32)+2")
 		_, err := s.Read(t.Context(), "a", 1, 9)
@@ -237,7 +182,7 @@ func TestOpenRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		appendTo(t, create(t, s, "r"), 50)
+		runlogtest.Append(t, runlogtest.Create(t, s, "r"), 50)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -302,7 +247,7 @@ func TestOpenMakes(t *testing.T) {
 	}
 	path := filepath.Join(root, "deep", "er", "runs.db")
 	s := openTest(t, path, nil)
-	create(t, s, "r")
+	runlogtest.Create(t, s, "r")
 	for name, want := range map[string]fs.FileMode{
 		filepath.Dir(path): 0o700, path: 0o600, path + "-wal": 0o600, path + "-shm": 0o600,
 		path + ".owners": 0o700, filepath.Join(path+".owners", s.owners.Name()): 0o600,
@@ -319,7 +264,7 @@ func TestOpenMakes(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	appendTo(t, create(t, openTest(t, empty, nil), "r"), 1)
+	runlogtest.Append(t, runlogtest.Create(t, openTest(t, empty, nil), "r"), 1)
 	if info, err := os.Stat(empty); err != nil || info.Size() == 0 {
 		t.Fatalf("%v, error %v", info, err)
 	}
@@ -359,10 +304,10 @@ func onWriter(t *testing.T, s *Store, sql string) {
 
 func TestDiskFull(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "runs.db"), nil)
-	l := create(t, s, "r")
-	appendTo(t, l, 1)
+	l := runlogtest.Create(t, s, "r")
+	runlogtest.Append(t, l, 1)
 	onWriter(t, s, "PRAGMA max_page_count=20")
-	large := newBatch(40)
+	large := runlogtest.Batch(40)
 	for i := range large.Records {
 		large.Records[i].Data = json.RawMessage(`"` + strings.Repeat("x", 5000) + `"`)
 	}
@@ -377,7 +322,7 @@ func TestDiskFull(t *testing.T) {
 	if err != nil || len(recs) != 1 {
 		t.Fatalf("%d records, error %v", len(recs), err)
 	}
-	appendTo(t, l, 1) // there is room for a little
+	runlogtest.Append(t, l, 1) // there is room for a little
 	onWriter(t, s, "PRAGMA max_page_count=100000")
 	if err := l.Append(t.Context(), large); err != nil {
 		t.Fatal(err)
@@ -401,7 +346,7 @@ func TestUnknownCommit(t *testing.T) {
 	}
 	s := &Store{raw, inner{raw}}
 	defer s.Close()
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	head := func(want int) {
 		t.Helper()
 		recs, err := s.Read(t.Context(), "r", 1, 99)
@@ -418,16 +363,16 @@ func TestUnknownCommit(t *testing.T) {
 	}
 
 	once(func(c *conn) error { return errors.Join(broken, c.commit()) })
-	appendTo(t, l, 2) // it was committed after all
+	runlogtest.Append(t, l, 2) // it was committed after all
 	head(2)
 
 	once(func(c *conn) error { return broken })
-	err = l.Append(t.Context(), newBatch(1))
+	err = l.Append(t.Context(), runlogtest.Batch(1))
 	if !errors.Is(err, broken.error) || errors.Is(err, runlog.ErrUnknown) || !strings.Contains(err.Error(), "nothing was stored") {
 		t.Fatalf("the error is %v", err)
 	}
 	head(2)
-	appendTo(t, l, 1)
+	runlogtest.Append(t, l, 1)
 	head(3)
 
 	if n := number(t, s, "SELECT value FROM meta WHERE name = 'fences'"); n != 2 {
@@ -436,11 +381,11 @@ func TestUnknownCommit(t *testing.T) {
 
 	never := func(c *conn) error { return broken }
 	fault.Store(&never)
-	if err := l.Append(t.Context(), newBatch(1)); !errors.Is(err, runlog.ErrUnknown) {
+	if err := l.Append(t.Context(), runlogtest.Batch(1)); !errors.Is(err, runlog.ErrUnknown) {
 		t.Fatalf("the error is %v", err)
 	}
 	fault.Store(nil)
-	if err := l.Append(t.Context(), newBatch(1)); !errors.Is(err, runlog.ErrUnknown) {
+	if err := l.Append(t.Context(), runlogtest.Batch(1)); !errors.Is(err, runlog.ErrUnknown) {
 		t.Fatalf("a log of unknown content was written to: %v", err)
 	}
 	if err := l.Release(t.Context()); err != nil {
@@ -450,7 +395,7 @@ func TestUnknownCommit(t *testing.T) {
 	if err != nil || info.Head != 3 {
 		t.Fatalf("%+v, error %v", info, err)
 	}
-	appendTo(t, l, 1)
+	runlogtest.Append(t, l, 1)
 	head(4)
 }
 
@@ -463,7 +408,7 @@ func TestOneRunsFailureIsItsOwn(t *testing.T) {
 	}})
 	var logs []runlog.Log
 	for i := range 6 {
-		logs = append(logs, create(t, s, fmt.Sprintf("r-%d", i)))
+		logs = append(logs, runlogtest.Create(t, s, fmt.Sprintf("r-%d", i)))
 	}
 	// Somebody else's record is where the last one of this log will be.
 	raw(t, s.path, "INSERT INTO records (pos, frames) VALUES ((3<<32)+2, x'00')")
@@ -472,7 +417,7 @@ func TestOneRunsFailureIsItsOwn(t *testing.T) {
 	errs := make([]error, len(logs))
 	var wg sync.WaitGroup
 	for i, l := range logs {
-		wg.Go(func() { errs[i] = l.Append(context.Background(), newBatch(2)) })
+		wg.Go(func() { errs[i] = l.Append(context.Background(), runlogtest.Batch(2)) })
 	}
 	time.Sleep(20 * time.Millisecond) // so that all of them wait for one transaction
 	close(gate)
@@ -497,7 +442,7 @@ func TestGroupCommit(t *testing.T) {
 	}})
 	var logs []runlog.Log
 	for i := range 100 {
-		logs = append(logs, create(t, s, fmt.Sprintf("r-%d", i)))
+		logs = append(logs, runlogtest.Create(t, s, fmt.Sprintf("r-%d", i)))
 	}
 	commits.Store(0)
 	gate := make(chan struct{})
@@ -505,7 +450,7 @@ func TestGroupCommit(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, l := range logs {
 		wg.Go(func() {
-			if err := l.Append(context.Background(), newBatch(1)); err != nil {
+			if err := l.Append(context.Background(), runlogtest.Batch(1)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -530,7 +475,7 @@ func TestContention(t *testing.T) {
 				l, _, err := s.Acquire(context.Background(), fmt.Sprintf("r-%d-%d", i, k), &runlog.AcquireOptions{Create: &runlog.NewRun{}})
 				for range each {
 					if err == nil {
-						err = l.Append(context.Background(), newBatch(1))
+						err = l.Append(context.Background(), runlogtest.Batch(1))
 					}
 				}
 				if err != nil {
@@ -564,7 +509,7 @@ func TestContention(t *testing.T) {
 
 func TestLockedByAnother(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "runs.db"), nil)
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	c, err := openConn(s.path)
 	if err != nil {
 		t.Fatal(err)
@@ -574,7 +519,7 @@ func TestLockedByAnother(t *testing.T) {
 	}
 	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
-	if err := l.Append(short, newBatch(1)); !errors.Is(err, context.DeadlineExceeded) {
+	if err := l.Append(short, runlogtest.Batch(1)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("the error is %v", err)
 	}
 	var unlocked sync.WaitGroup
@@ -584,7 +529,7 @@ func TestLockedByAnother(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	appendTo(t, l, 1)
+	runlogtest.Append(t, l, 1)
 	unlocked.Wait()
 	if infos, err := s.Runs(t.Context(), nil); err != nil || infos[0].Head != 1 {
 		t.Fatalf("%+v, error %v", infos, err)
@@ -631,10 +576,10 @@ func TestSettings(t *testing.T) {
 // When the clock jumps past the lease of a holder that is alive, it keeps its runs.
 func TestClockJumps(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
-	c := &clock{now: time.Unix(1e9, 0)}
+	c := runlogtest.NewClock()
 	opt := &Options{Now: c.Now, Lease: 3 * time.Second}
 	s, other := openTest(t, path, opt), openTest(t, path, opt)
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	for name, take := range map[string]func() error{
 		"Acquire": func() error { _, _, err := other.Acquire(t.Context(), "r", nil); return err },
 		"Delete":  func() error { return other.Delete(t.Context(), "r") },
@@ -653,7 +598,7 @@ func TestClockJumps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	appendTo(t, l, 1)
+	runlogtest.Append(t, l, 1)
 	c.Move(time.Hour)
 	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
@@ -668,14 +613,14 @@ func TestClockJumpsAtEachStep(t *testing.T) {
 	rnd, _ := faults.Rand(t)
 	start := time.Now()
 	path := filepath.Join(t.TempDir(), "runs.db")
-	c := &clock{now: time.Unix(1e9, 0)}
+	c := runlogtest.NewClock()
 	opt := &Options{Now: c.Now, Lease: 3 * time.Second}
 	s, other := openTest(t, path, opt), openTest(t, path, opt)
-	l := create(t, s, "r")
+	l := runlogtest.Create(t, s, "r")
 	n := faults.N(1000)
 	for i := range n {
 		c.Move(time.Duration(rnd.Int64N(int64(48*time.Hour))) - 24*time.Hour)
-		appendTo(t, l, 1)
+		runlogtest.Append(t, l, 1)
 		if _, err := l.Renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -688,33 +633,6 @@ func TestClockJumpsAtEachStep(t *testing.T) {
 		t.Fatalf("%d records, error %v", len(recs), err)
 	}
 	faults.Report(t, "clock", "sqlite", n, start, "jumps of up to a day: 0 steps lost, 0 early takeovers")
-}
-
-func TestClose(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "runs.db")
-	s := openTest(t, path, nil)
-	l := create(t, s, "r")
-	waited := make(chan error)
-	go func() { waited <- s.Wait(context.Background(), "r", 1) }()
-	time.Sleep(10 * time.Millisecond)
-	if err := errors.Join(s.Close(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	_, err := s.Read(t.Context(), "r", 1, 1)
-	_, _, err2 := s.Acquire(t.Context(), "r", nil)
-	for _, err := range []error{<-waited, err, err2, l.Append(t.Context(), newBatch(1)), s.Wait(t.Context(), "r", 1)} {
-		if !errors.Is(err, storekit.ErrClosed) {
-			t.Errorf("a closed store says %v", err)
-		}
-	}
-	// It gave up what it held.
-	second := openTest(t, path, nil)
-	if infos, err := second.Runs(t.Context(), nil); err != nil || infos[0].Status != runlog.Interrupted {
-		t.Fatalf("%+v, error %v", infos, err)
-	}
-	if _, _, err := second.Acquire(t.Context(), "r", nil); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestProtected(t *testing.T) {
@@ -740,14 +658,14 @@ func TestPanics(t *testing.T) {
 func TestEmptiedAndReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	s := openTest(t, path, nil)
-	l := create(t, s, "r")
-	appendTo(t, l, 2)
+	l := runlogtest.Create(t, s, "r")
+	runlogtest.Append(t, l, 2)
 	if err := os.Rename(path, path+".old"); err != nil {
 		t.Fatal(err)
 	}
 	lost := func(when string) {
 		t.Helper()
-		if err := l.Append(t.Context(), newBatch(1)); !errors.Is(err, runlog.ErrStoreReset) {
+		if err := l.Append(t.Context(), runlogtest.Batch(1)); !errors.Is(err, runlog.ErrStoreReset) {
 			t.Errorf("%s: an append gives %v", when, err)
 		}
 		if _, err := s.Runs(t.Context(), nil); !errors.Is(err, runlog.ErrStoreReset) {
@@ -765,5 +683,22 @@ func TestEmptiedAndReplaced(t *testing.T) {
 	if err := os.Rename(path+".old", path); err != nil {
 		t.Fatal(err)
 	}
-	appendTo(t, l, 1)
+	runlogtest.Append(t, l, 1)
+}
+
+// A store that is closed gives up what it held.
+func TestClose(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	s := openTest(t, path, nil)
+	runlogtest.Append(t, runlogtest.Create(t, s, "r"), 2)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other := openTest(t, path, nil)
+	if infos, err := other.Runs(t.Context(), nil); err != nil || len(infos) != 1 || infos[0].Status != runlog.Interrupted || infos[0].Head != 2 {
+		t.Fatalf("listed %+v, error %v", infos, err)
+	}
+	if _, info, err := other.Acquire(t.Context(), "r", nil); err != nil || info.Takeovers != 1 || info.Head != 2 {
+		t.Fatalf("the next holder got %+v, error %v", info, err)
+	}
 }
