@@ -326,6 +326,9 @@ func (r *run) use(ctx context.Context, key, name string, c *tool.Call) (tool.Res
 	if err := ctx.Err(); err != nil && res.Error {
 		return res, err // stopped, not failed; a success is one all the same
 	}
+	if res.Stops {
+		return res, errors.New(res.Text)
+	}
 	if !known || res.Error {
 		return res, nil
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -66,7 +65,7 @@ func (a *app) exportCase(ctx context.Context, info *runlog.Info, file string) er
 		_, err = a.out.Write(out)
 		return err
 	}
-	if err := os.WriteFile(a.host().Abs(file), out, 0o666); err != nil { //nolint:gosec // it is a file of the project, for others to read
+	if err := replaceFile(a.host().Abs(file), out); err != nil {
 		return usage(fmt.Sprintf("cannot write the file: %v", err))
 	}
 	return a.tell(map[string]string{"run": info.ID, "wrote": a.host().Abs(file)}, "wrote "+a.near(a.host().Abs(file)))

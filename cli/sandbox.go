@@ -3,14 +3,19 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep/internal/attack"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/tool/sandbox"
@@ -36,6 +41,15 @@ func sandboxCommand(a *app) *cobra.Command {
 			Example: examples(n, "sandbox run -- go test ./...", "", "sandbox run --allow 'net(proxy.golang.org)' -- go mod download", ""),
 			Args:    nargs(1, math.MaxInt, "sandbox run: name a command, as in: "+n+" sandbox run -- go test ./..."),
 			RunE:    func(cmd *cobra.Command, args []string) error { return runSandboxed(cmd.Context(), a, l, args) },
+		},
+		&cobra.Command{
+			Use: "attack", Short: "Attack the sandbox of this machine and show what held", Args: none,
+			Long: `Attack the sandbox of this machine and show what held
+
+It runs bypasses as you, by each mechanism of this machine, against canaries in a temporary folder: single commands, two in a row, and three
+at once, with Git used outside after each. It takes up to two minutes and changes nothing elsewhere. The exit code is 1 if one did not hold.`,
+			Example: examples(n, "sandbox attack", "", "sandbox attack -o json", "for programs"),
+			RunE:    func(cmd *cobra.Command, _ []string) error { return attackSandbox(cmd.Context(), a) },
 		},
 	)
 	l.add(c.PersistentFlags())
@@ -137,4 +151,55 @@ func (a *app) attach(c *sandbox.Cmd) (done func(), err error) {
 			end()
 		}
 	}, err
+}
+
+// attackTime bounds an attack.
+const attackTime = 110 * time.Second
+
+// attackSandbox runs a part of the corpus by each mechanism.
+func attackSandbox(ctx context.Context, a *app) error {
+	ctx, cancel := context.WithTimeout(ctx, attackTime)
+	defer cancel()
+	var reports []*attack.Report
+	broken := 0
+	for _, mode := range []sandbox.Mode{sandbox.Namespaces, sandbox.Landlock, sandbox.Seatbelt} {
+		s, err := sandbox.New(&sandbox.Options{Mode: mode, Temp: a.host().Temp()})
+		if err != nil {
+			if !a.programs() {
+				a.out.line(fmt.Sprintf("%-11s not on this machine", mode))
+			}
+			continue
+		}
+		if err := s.Close(); err != nil {
+			return err
+		}
+		r, err := attack.Run(ctx, &attack.Options{Mode: mode, Temp: a.host().Temp(), Environ: a.cfg.Environ, Cases: attack.Cases(13), Workers: runtime.GOMAXPROCS(0)})
+		if err != nil && (r == nil || ctx.Err() == nil) {
+			return err
+		}
+		reports = append(reports, r)
+		broken += len(r.Broken)
+		if a.programs() {
+			continue
+		}
+		a.out.line(fmt.Sprintf("%-11s %d single commands, %d pairs and %d triples held", mode, r.Held["single"], r.Held["pair"], r.Held["triple"]))
+		for _, b := range r.Broken {
+			a.out.line(transcript.Line(fmt.Sprintf("  NOT HELD: %s: %s", b.Case, b.Why)))
+		}
+		if ctx.Err() != nil {
+			a.out.line("  the rest was left out, since two minutes were over")
+		}
+	}
+	if a.programs() {
+		if err := a.out.value(reports); err != nil {
+			return err
+		}
+	}
+	switch {
+	case broken > 0:
+		return &Error{Exit: ExitFailed, Code: "sandbox", Message: inwords.Plural(broken, "attack") + " got out; report them as SECURITY.md says"}
+	case len(reports) == 0:
+		return &Error{Exit: ExitFailed, Code: "sandbox", Message: "there is no sandbox to attack on this machine"}
+	}
+	return nil
 }

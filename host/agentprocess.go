@@ -13,6 +13,7 @@ import (
 	"github.com/google/renameio/v2/maybe"
 
 	"github.com/superstep-dev/superstep/agent/acp"
+	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -146,4 +147,23 @@ func (h *Host) signedIn(o *outside) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// vendorFolders returns the folders that known external agents keep what they run and obey in. A project has them under the same names.
+func vendorFolders() []permit.Protected {
+	var out []permit.Protected
+	for _, c := range acp.Known() {
+		for _, name := range slices.Concat(c.Needs.Write, c.Needs.Read) {
+			rel, ok := strings.CutPrefix(name, "~/.")
+			if !ok {
+				continue
+			}
+			first, rest, _ := strings.Cut(rel, "/")
+			if first = "." + first; first == ".local" || first == ".config" || first == ".cache" {
+				first += "/" + rest
+			}
+			out = append(out, permit.Protected{Path: "**/" + first + "/", Why: "what the agent " + c.Name + " reads"})
+		}
+	}
+	return out
 }

@@ -187,5 +187,9 @@ func (h *Host) checkSandbox() (found, fix string, err error) {
 	} else if s == nil {
 		fix = "remove `sandbox: off` from permissions.yaml"
 	}
-	return s.String(), fix, s.Close()
+	found = s.String()
+	if s.Mode() != sandbox.None {
+		found += "; " + h.cfg.Name + " sandbox attack tries whether it holds"
+	}
+	return found, fix, s.Close()
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/superstep-dev/superstep/agent/acp"
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/catalog/skill"
 	"github.com/superstep-dev/superstep/internal/catalog/trust"
@@ -306,5 +307,22 @@ func TestToolsRefuse(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(g.dir, filepath.FromSlash(strings.Split(name, "/")[0]))); err == nil {
 			t.Errorf("%s exists", name)
 		}
+	}
+}
+
+// TestVendorsAreProtected goes over the table of external agents: the folder of each is protected, wherever it is.
+func TestVendorsAreProtected(t *testing.T) {
+	t.Parallel()
+	g := newGround(t)
+	_, s := g.open(t)
+	for _, c := range acp.Known() {
+		unwritable(t, s, "."+c.Name+"/settings.json")
+		unwritable(t, s, "sub/."+c.Name+"/settings.json")
+		for _, name := range slices.Concat(c.Needs.Write, c.Needs.Read) {
+			unwritable(t, s, "sub/"+strings.TrimPrefix(name, "~/")+"/x")
+		}
+	}
+	for _, name := range []string{"a.code-workspace", "x/.mise.local.toml", ".gitlab-ci.yml", "x/Jenkinsfile", ".lvimrc", "mise.local.toml", "crush.json"} {
+		unwritable(t, s, name)
 	}
 }

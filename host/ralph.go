@@ -133,7 +133,7 @@ func (s *Session) command(ctx context.Context, command string, timeout time.Dura
 			v.Reason, clean.Shell("bash("+command+")"))}
 	}
 	output, err = bash.Run(ctx, call)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !tool.Stops(err) {
 		return err.Error(), true, nil
 	}
 	return output, false, err

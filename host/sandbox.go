@@ -123,7 +123,7 @@ func (p *project) openSandbox(policy *permit.Policy, own *sandbox.Needs) (s *san
 	if p.dir != "" && p.dir == home {
 		return nil, fmt.Errorf("commands could read and write all of the home folder %s: start Superstep in the folder of a project", p.h.Home())
 	}
-	o := &sandbox.Options{Root: p.dir, Home: p.h.Home(), Environ: p.h.cfg.Environ, Temp: p.h.Temp(), Private: p.h.private()}
+	o := &sandbox.Options{Root: p.dir, Home: p.h.Home(), Environ: p.h.cfg.Environ, Temp: p.h.Temp(), Private: p.h.private(), Warn: p.h.cfg.Warn}
 	if p.dir != "" && slices.ContainsFunc(o.Private, func(own string) bool { return trust.Resolved(own) == p.dir }) {
 		return nil, fmt.Errorf("commands could change what Superstep itself keeps in %s: start Superstep in the folder of a project", p.dir)
 	}
@@ -145,7 +145,7 @@ func (p *project) openSandbox(policy *permit.Policy, own *sandbox.Needs) (s *san
 		o.Policy.Read = append(o.Policy.Read, repository)
 	}
 	if policy != nil {
-		o.Policy.Network, o.Protect, o.Hide = policy.Network(), policy.Unwritable, p.hidden(policy)
+		o.Policy.Network, o.Protect, o.Hide, o.Masks = policy.Network(), policy.Unwritable, p.hidden(policy), policy.Names()
 	}
 	if own != nil {
 		place := func(name string) string {

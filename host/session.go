@@ -375,7 +375,7 @@ func (p *project) policy() (*permit.Policy, error) {
 		rules[permit.Project], trusted = c.rules, true
 	}
 	return permit.New(&permit.Options{
-		Rules: rules, TrustProject: trusted, Root: p.dir, Home: p.h.Home(), Resolve: trust.Resolved, Linked: linked, Protected: p.Protected(),
+		Rules: rules, TrustProject: trusted, Root: p.dir, Home: p.h.Home(), Resolve: trust.Resolved, Linked: linked, Protected: append(p.Protected(), vendorFolders()...),
 		Unprotect: unprotect, Shell: builtin.ShellKind(&builtin.BashOptions{Environ: p.h.cfg.Environ}),
 	})
 }

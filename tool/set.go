@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/suggest"
@@ -177,17 +178,30 @@ func (s *Set) CallWhole(ctx context.Context, name string, c *Call) Result {
 	if why := s.guard.refuses(e.tool, &call); why != "" {
 		return Failed(why)
 	}
+	var mu sync.Mutex
+	var refused []string
+	call.Refused = func(texts ...string) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, text := range texts {
+			refused = append(refused, strings.Join(strings.Fields(clean.Text(text)), " "))
+		}
+	}
 	text, err := run(ctx, e.tool, &call)
+	mu.Lock()
+	defer mu.Unlock()
 	if err == nil && e.tool.Output != nil {
 		err = e.fits(text)
 	}
 	if err != nil {
-		return Failed(err.Error())
+		out := Failed(err.Error())
+		out.Stops, out.Refused = Stops(err), strings.Join(refused, "\n")
+		return out
 	}
 	if call.Raw {
-		return Result{Text: strings.ToValidUTF8(text, "\uFFFD")}
+		return Result{Text: strings.ToValidUTF8(text, "\uFFFD"), Refused: strings.Join(refused, "\n")}
 	}
-	return Result{Text: clean.Text(text)}
+	return Result{Text: clean.Text(text), Refused: strings.Join(refused, "\n")}
 }
 
 // Refuses returns the result with which [Set.Call] would refuse a call because the tool is unknown

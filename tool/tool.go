@@ -4,6 +4,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -97,6 +98,9 @@ type Call struct {
 	// Ask asks the user a question while the call runs, and waits for the answer: JSON that satisfies the schema, or nil if
 	// the user declines. Ask fails if ctx ends first, or the run is to stop. Ask is nil if nobody can be asked.
 	Ask func(ctx context.Context, text string, schema json.RawMessage) (json.RawMessage, error)
+	// Refused notes what the boundary of the call's commands refused them, a sentence each: it becomes Result.Refused. Nil if nobody keeps it. It may be
+	// called from several goroutines.
+	Refused func(texts ...string)
 	// Stopped is closed once the run is to stop after what is running: who waits for something
 	// long may give up then. Nil for never.
 	Stopped <-chan struct{}
@@ -112,6 +116,18 @@ type Result struct {
 	Error bool   `json:"error,omitempty"`
 
 	Denied bool `json:"denied,omitempty"` // the call was not allowed, and has not happened; absent in older logs
+
+	// Refused is what the sandbox refused the commands of the call, a sentence on each line; absent in older logs.
+	Refused string `json:"refused,omitempty"`
+
+	Stops bool `json:"-"` // the task of the call must not go on: see Stops
+}
+
+// Stops reports whether the error of a tool must fail the task that called it, and not only be shown to a model, because its user has to
+// act: an error with a method Stops that returns true.
+func Stops(err error) bool {
+	var e interface{ Stops() bool }
+	return errors.As(err, &e) && e.Stops()
 }
 
 // A Change is a call's planned change to a file.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/procgroup"
+	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -161,7 +162,7 @@ func (p *process) reap(stdout, stderr *os.File, notice func(string)) {
 		defer close(drained)
 		_, _ = io.Copy(p.stderr, stderr) // until all that have it open are gone
 	}()
-	_ = p.exe.Wait() // how it ended is told by what it left undone
+	err := p.exe.Wait() // how it ended is told by what it left undone
 	select {
 	case <-drained:
 	case <-time.After(100 * time.Millisecond):
@@ -169,6 +170,9 @@ func (p *process) reap(stdout, stderr *os.File, notice func(string)) {
 	_, _ = stdout.Close(), stderr.Close() // also where a process that escaped holds the other end
 	<-drained
 	p.kill()
+	if tool.Stops(err) && notice != nil {
+		notice(p.cmd.Name + ": " + err.Error())
+	}
 	for _, text := range p.exe.Refusals() {
 		if notice != nil {
 			notice(p.cmd.Name + ": " + text)

@@ -26,16 +26,16 @@ import (
 var rows = []row{
 	{floor: "-2", size: size{lines: 2800, packages: 17}, raises: []raise{{size{lines: 60}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}}},
 	{floor: "-1", size: size{lines: 7300, packages: 8}},
-	{floor: "0", size: size{lines: 39000, packages: 36}, raises: []raise{{size{lines: 130}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}}},
-	{floor: "1", size: size{lines: 13800, packages: 9}, raises: []raise{{size{lines: 100}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}}},
+	{floor: "0", size: size{lines: 39000, packages: 36}, raises: []raise{{size{lines: 130}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}, {size{lines: 1200}, "tool/sandbox: a boundary that holds over several commands and for an ordinary user"}}},
+	{floor: "1", size: size{lines: 13800, packages: 9}, raises: []raise{{size{lines: 100}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}, {size{lines: 400, packages: 1}, "internal/attack: the corpus that attacks the sandbox, which users run as well"}}},
 	{floor: "2", size: size{lines: 14600, packages: 8}, raises: []raise{{size{lines: 310}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}, {size{lines: 200}, "graph: the engine below the types, which is compiled once for all graphs of a program"}}},
 	{floor: "3", size: size{lines: 9800, packages: 4}, raises: []raise{{size{lines: 190}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}}},
 	{floor: "4", size: size{lines: 7000, packages: 4}, raises: []raise{{size{lines: 30}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}}},
 	{floor: "5", size: size{lines: 8700, packages: 3}, raises: []raise{{size{lines: 60}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}}},
 	{floor: "6", size: size{lines: 8300, packages: 2}, raises: []raise{{size{lines: 140}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}}},
-	{floor: "7", size: size{lines: 30400, packages: 6}, raises: []raise{{size{lines: 70}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}}},
+	{floor: "7", size: size{lines: 30400, packages: 6}, raises: []raise{{size{lines: 70}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}, {size{lines: 50}, "cli: sandbox attack, which shows what held"}}},
 	{floor: "8", size: size{lines: 100, packages: 1}},
-	{floor: "whole", size: size{names: 760}, raises: []raise{{size{names: 10}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}}},
+	{floor: "whole", size: size{names: 760}, raises: []raise{{size{names: 10}, "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"}, {size{names: 6}, "tool/sandbox: a sandbox that is closed says so; one function for addresses"}}},
 }
 
 // A row holds the most that a floor may have. Exported names are those of the whole: of packages that are not internal.
@@ -310,7 +310,7 @@ func TestSizeRulesBite(t *testing.T) {
 	at := func(lines, packages, names int) map[string]size {
 		return map[string]size{"0": {lines: lines, packages: packages}, "whole": {names: names}}
 	}
-	held := []row{{floor: "0", size: size{lines: 1000, packages: 5}}, {floor: "whole", size: size{names: 10}}}
+	held := []row{{floor: "0", size: size{lines: 1000, packages: 5}}, {floor: "whole", size: size{names: 20}}}
 	raised := []row{{floor: "0", size: size{lines: 900, packages: 4}, raises: []raise{{size{lines: 100, packages: 1}, "a reason"}}}, held[1]}
 	for name, c := range map[string]struct {
 		rows  []row

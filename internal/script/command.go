@@ -283,7 +283,7 @@ func (c *commandTool) run(ctx context.Context, call *tool.Call) (string, error) 
 	}
 	out, log := &head{limit: maxOutput}, &procgroup.Tail{Limit: maxLog}
 	j := &job{
-		sandbox: bounds, name: argv[0], args: argv[1:], dir: filepath.Join(o.Directory, m.cwd), stdin: stdin, stdout: into(out), stderr: into(log), env: env,
+		sandbox: bounds, name: argv[0], args: argv[1:], dir: filepath.Join(o.Directory, m.cwd), stdin: stdin, stdout: into(out), stderr: into(log), env: env, refused: call.Refused,
 	}
 	state, err := j.do(ctx)
 	switch {

@@ -28,8 +28,9 @@ type request struct {
 	StateError string          `json:"stateError,omitempty"`
 	Limit      int             `json:"limit"`
 
-	env   []string // names of variables the tool may see
-	needs sandbox.Needs
+	env     []string // names of variables the tool may see
+	needs   sandbox.Needs
+	refused func(texts ...string) // is told what the sandbox refused
 }
 
 // A callContext tells a tool about its caller.

@@ -279,7 +279,7 @@ func (m *module) declared(d described) (env []string, needs sandbox.Needs, err e
 func (m *module) call(ctx context.Context, name, export string, env []string, needs sandbox.Needs, timeout time.Duration, c *tool.Call) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, tookTooLong(timeout))
 	defer cancel()
-	req := &request{Op: "call", Export: export, Args: c.Args, Limit: maxOutput, env: env, needs: needs}
+	req := &request{Op: "call", Export: export, Args: c.Args, Limit: maxOutput, env: env, needs: needs, refused: c.Refused}
 	if len(bytes.TrimSpace(req.Args)) == 0 {
 		req.Args = json.RawMessage("{}")
 	}

@@ -11,12 +11,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/internal/procgroup"
+	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // A job is one run of a foreign program.
 type job struct {
 	sandbox *sandbox.Sandbox // nil for none
+	refused func(...string)  // is told what the sandbox refused, nil for nobody
 	cmd     *sandbox.Cmd     // set by do
 	name    string
 	args    []string
@@ -98,6 +100,9 @@ func (j *job) do(ctx context.Context) (*os.ProcessState, error) {
 		work.Go(f)
 	}
 	err = cmd.Wait()
+	if j.refused != nil {
+		j.refused(cmd.Refusals()...)
+	}
 	done := make(chan struct{})
 	go func() { work.Wait(); close(done) }()
 	late := time.NewTimer(procgroup.Grace)
@@ -111,7 +116,7 @@ func (j *job) do(ctx context.Context) (*os.ProcessState, error) {
 	if ctx.Err() != nil {
 		return cmd.ProcessState, context.Cause(ctx)
 	}
-	if cmd.ProcessState == nil {
+	if cmd.ProcessState == nil || tool.Stops(err) {
 		return nil, err
 	}
 	return cmd.ProcessState, nil

@@ -60,7 +60,7 @@ func (e *engine) run(ctx context.Context, m *module, r *request) (_ *answer, err
 	answers := func(in io.Reader) { a = readAnswer(in, req.Mark, r.Limit, func(b []byte) { _, _ = log.Write(b) }) }
 	j := &job{
 		sandbox: bounds, name: e.path, dir: dir, stdin: stdin, env: env, // not in the project, whose bunfig.toml would be heeded
-		stdout: into(log), stderr: into(log), answers: answers,
+		stdout: into(log), stderr: into(log), answers: answers, refused: r.refused,
 	}
 	out := "3"
 	if runtime.GOOS == "windows" {

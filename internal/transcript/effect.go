@@ -364,6 +364,10 @@ func (r *Run) settleTool(t *Task, d *runlog.Settled, at time.Time) *Tool {
 		var res tool.Result
 		if d.Error == "" && json.Unmarshal(d.Output, &res) == nil {
 			u.Result, failed = Clean(res.Text), res.Error
+			for text := range strings.Lines(res.Refused) {
+				r.Refused = append(r.Refused, Denial{Path: t.Path, Agent: t.Agent, Tool: u.Name, Subject: Line(u.Arg), Reason: Clean(text), By: "the sandbox"})
+				r.add(t, "", Part{Kind: Note, Text: "sandbox: " + Line(text)})
+			}
 		}
 	case d.Kind == "job" && d.Error == "":
 		var res struct {

@@ -3,13 +3,14 @@
 // it to everything that a run writes.
 //
 // What it promises is about what it can see: a value it was told, as it is, or as JSON
-// and URLs spell it, also inside of JSON that is inside of a string; and credentials of the
+// URLs and base64 spell it, also inside of JSON that is inside of a string; and credentials of the
 // shapes in its list. A secret in another encoding, cut in two, or in a number it
 // does not find.
 package redact
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"net/url"
 	"slices"
@@ -174,8 +175,23 @@ func spellings(v string) []string {
 		level = slices.Compact(next)
 		out = append(out, level...)
 	}
+	out = append(out, inBase64(v)...)
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// inBase64 returns what of a value is the same wherever it stands in a text that is encoded as base64.
+func inBase64(v string) (out []string) {
+	for before, from := range []int{0, 2, 3} { // bytes before it, and the characters that they take part in
+		b := append(make([]byte, before), v...)
+		b = b[:len(b)-len(b)%3] // what follows takes part in the rest
+		for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			if text := e.EncodeToString(b); len(text)-from >= minValue {
+				out = append(out, text[from:])
+			}
+		}
+	}
+	return out
 }
 
 // escape returns a string in JSON, without the quotes.

@@ -23,6 +23,7 @@ func shapes() []shape {
 		{[]string{"AKIA", "ASIA"}, token(20, "")},
 		{[]string{"AIza"}, token(35, "-_")},
 		{[]string{"eyJ"}, webToken},
+		{[]string{"hooks.slack.com/services/", `hooks.slack.com\/services\/`, "discord.com/api/webhooks/", `discord.com\/api\/webhooks\/`}, webhook},
 		{[]string{"earer "}, header("Bb", "")},
 		{[]string{"asic "}, header("Bb", "uthorization")},
 		{[]string{"://", `:\/\/`}, password},
@@ -93,6 +94,12 @@ func gitlab(s []byte, i int) (from, to int, ok bool) {
 	end, digit := span(s, start, "-_.")
 	text := s[start:end]
 	return i, end, len(text) >= 20 && (digit || !contains(string(text), '-') || bytes.ContainsAny(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+}
+
+// webhook returns the address to which anybody may post who knows it.
+func webhook(s []byte, i int) (from, to int, ok bool) {
+	end, digit := span(s, i, "./\\-_")
+	return i, end, digit && end-i >= 45
 }
 
 // webToken returns a JSON Web Token: three parts, the first of which begins like JSON.

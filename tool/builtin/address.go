@@ -12,35 +12,9 @@ import (
 	"strings"
 
 	"golang.org/x/net/idna"
+
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
-
-// special lists networks that do not belong to the public internet although their addresses are global, from the registries of IANA (RFC 6890 and its
-// successors), and the network through which a large cloud reaches its hosts.
-func special() []netip.Prefix {
-	var out []netip.Prefix
-	for _, s := range []string{
-		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
-		"192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
-		"224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32",
-		"2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
-	} {
-		out = append(out, netip.MustParsePrefix(s))
-	}
-	return out
-}
-
-// public reports whether an address belongs to the public internet. For IPv6 it accepts only the allocated range 2000::/3, and so no mapped, translated
-// or local addresses.
-func public(a netip.Addr) bool {
-	a = a.WithZone("")
-	if a.Is4In6() || !a.IsValid() {
-		return false
-	}
-	if a.Is6() && !netip.MustParsePrefix("2000::/3").Contains(a) {
-		return false
-	}
-	return !slices.ContainsFunc(special(), func(p netip.Prefix) bool { return p.Contains(a) })
-}
 
 // hostOf returns the host of an address as it is compared: small letters, ASCII, without a dot at
 // the end.
@@ -82,7 +56,7 @@ func (w *fetcher) checkURL(u *url.URL) (host string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if a, err := netip.ParseAddr(host); err == nil && !public(a) && !w.private(host, port) {
+	if a, err := netip.ParseAddr(host); err == nil && !sandbox.Public(a) && !w.private(host, port) {
 		return "", fmt.Errorf("host %s: is an address of a private or special network, which must not be fetched from", host)
 	}
 	if port != 80 && port != 443 && !w.private(host, port) {
@@ -138,7 +112,7 @@ func (w *fetcher) addresses(ctx context.Context, host string, port int) ([]netip
 	out := make([]netip.Addr, 0, len(list))
 	for _, a := range list {
 		a = a.Unmap().WithZone("")
-		if !public(a) && !w.private(host, port) {
+		if !sandbox.Public(a) && !w.private(host, port) {
 			return nil, fmt.Errorf("host %s: is at an address of a private or special network, which must not be fetched from", host)
 		}
 		out = append(out, a)

@@ -83,7 +83,7 @@ func Bash(root *Root, opts *BashOptions) (*tool.Tool, error) {
 			if in.Outside {
 				within = nil
 			}
-			return b.run(ctx, within, in.Command, timeout, c.Raw)
+			return b.run(ctx, within, in.Command, timeout, c)
 		}, &tool.Options{Effect: tool.Once, Adjust: func(s *jsonschema.Schema) {
 			s.Properties["timeout"].Minimum = jsonschema.Ptr(0.0)
 			s.Properties["timeout"].Maximum = jsonschema.Ptr(bashLongest.Seconds())
@@ -155,7 +155,7 @@ func findShell(env []string) string {
 	return ""
 }
 
-func (b *shell) run(ctx context.Context, within *sandbox.Sandbox, command string, timeout time.Duration, raw bool) (string, error) {
+func (b *shell) run(ctx context.Context, within *sandbox.Sandbox, command string, timeout time.Duration, c *tool.Call) (string, error) {
 	switch {
 	case strings.TrimSpace(command) == "":
 		return "", errors.New("command: is empty")
@@ -176,6 +176,9 @@ func (b *shell) run(ctx context.Context, within *sandbox.Sandbox, command string
 	err := b.wait(cmd, out)
 	text := out.String()
 	refusals := cmd.Refusals()
+	if c.Refused != nil {
+		c.Refused(refusals...)
+	}
 	for _, refused := range refusals {
 		text += "\n[sandbox: " + refused + "]"
 	}
@@ -184,15 +187,17 @@ func (b *shell) run(ctx context.Context, within *sandbox.Sandbox, command string
 	}
 	var exit *exec.ExitError
 	switch {
+	case tool.Stops(err):
+		return "", err
 	case errors.As(err, &exit) && exit.ExitCode() < 0:
 		return "", failed(text, exit.Error())
 	case errors.As(err, &exit):
 		return "", failed(text, fmt.Sprintf("exit status %d", exit.ExitCode()))
 	case err != nil:
 		return "", failed(text, err.Error())
-	case raw && out.total > bashKept:
+	case c.Raw && out.total > bashKept:
 		return "", fmt.Errorf("it printed %d bytes, over %d; print less, or send the output to a file and read that", out.total, bashKept)
-	case raw:
+	case c.Raw:
 		return string(out.head) + string(out.rest()), nil
 	case text == "":
 		return "[no output]", nil

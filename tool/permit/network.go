@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
 // netTool is the tool name in rules about the hosts that commands may reach.
@@ -35,13 +36,21 @@ func (p *Policy) Network() []string {
 			not = append(not, r.Pattern)
 		}
 	}
-	out = slices.DeleteFunc(out, func(host string) bool {
-		return slices.ContainsFunc(not, func(n string) bool {
+	out = slices.DeleteFunc(out, func(allow string) bool {
+		return slices.ContainsFunc(not, func(deny string) bool {
+			if deny == "" || deny == "*" || allow == "*" {
+				return true
+			}
+			host, port := sandbox.SplitPort(allow)
+			n, only := sandbox.SplitPort(deny)
+			if port != "" && only != "" && port != only {
+				return false
+			}
 			below, wide := strings.CutPrefix(n, "*.")
 			if around, is := strings.CutPrefix(host, "*."); is && (strings.HasSuffix(strings.ToLower(n), "."+strings.ToLower(around))) {
 				return true // nothing is taken out of what is allowed
 			}
-			return n == "" || n == "*" || host == "*" || strings.EqualFold(n, host) || wide && strings.HasSuffix(strings.ToLower(host), "."+strings.ToLower(below))
+			return strings.EqualFold(n, host) || wide && strings.HasSuffix(strings.ToLower(host), "."+strings.ToLower(below))
 		})
 	})
 	slices.Sort(out)

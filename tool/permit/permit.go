@@ -261,6 +261,7 @@ func keyFiles() []Rule {
 	var out []Rule
 	for _, pattern := range []string{
 		"**/.env*", "**/?*.env", "**/.aws/**", "**/.ssh/**", "**/.gnupg/**", "**/.netrc", "**/.npmrc", "**/.pypirc", "**/.pgpass", "**/.git-credentials",
+		"**/.git/config", "**/.git/config.worktree", "**/.git/modules/**/config",
 		"**/.htpasswd",
 		"**/*.pem", "**/*.key", "**/*.p12", "**/*.pfx", "**/*.jks", "**/*.keystore", "**/*.kdbx", "**/id_rsa*", "**/id_dsa*", "**/id_ecdsa*", "**/id_ed25519*",
 		"**/credentials", "**/credentials.{json,yml,yaml,toml,ini,xml,csv,txt}", "**/.config/gcloud/**", "**/.kube/config", "**/.docker/config.json",

@@ -30,6 +30,7 @@ const (
 	ofGit     = "configuration and hooks of Git"
 	ofEditors = "configuration of an editor, which can run programs"
 	ofShells  = "read by shells when they start"
+	ofJobs    = "jobs of continuous integration"
 	ofKeys    = "keys and how to use them"
 	ofLogins  = "configuration of programs that run by themselves"
 	ofPrompts = "instructions that agents read when they start"
@@ -47,25 +48,31 @@ func alwaysProtected() []Protected {
 	}
 	// Settings, hooks, tools, servers and definitions of coding agents.
 	add(ofAgents, false, ".superstep/", ".claude/", ".opencode/", ".codex/", ".cursor/", ".gemini/", ".windsurf/", ".agents/", ".copilot/",
-		".continue/", ".roo/", ".cline/", ".kiro/", ".junie/",
-		".amazonq/", ".mcp.json", ".claude.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml")
+		".continue/", ".roo/", ".cline/", ".kiro/", ".junie/", ".qwen/", ".amp/", ".augment/", ".crush/", ".factory/", ".kilocode/", ".trae/", ".goose/",
+		".openhands/", ".codeium/", ".tabnine/", ".sourcegraph/", ".amazonq/",
+		".mcp.json", ".claude.json", "opencode.json", "opencode.jsonc", "crush.json", ".crush.json", ".aider.conf.yml", ".aider.model.settings.yml")
 	// Hooks run at a commit or a checkout, and a configuration can name programs. .gitattributes only picks from
 	// the programs of a configuration.
 	add(ofGit, false, ".git/", ".gitconfig", ".gitmodules", ".config/git/", ".husky/", ".githooks/", "lefthook.yml", ".lefthook.yml", ".lefthook/",
 		".pre-commit-config.yaml", ".hg/", ".jj/")
 	// Tasks, debuggers, language servers and start commands, which run when a folder is opened.
 	add(ofEditors, false, ".vscode/", ".idea/", ".zed/", ".fleet/", ".devcontainer/", ".devcontainer.json", ".exrc", ".vimrc", ".nvimrc",
-		".nvim.lua", ".dir-locals.el", ".dir-locals-2.el", ".config/nvim/", ".config/zed/")
+		".lvimrc", ".local.vimrc", ".vim/", ".helix/", ".nova/", ".theia/", ".vs/", "*.code-workspace", "*.sublime-project", "*.sublime-workspace", ".nvim.lua", ".dir-locals.el", ".dir-locals-2.el", ".config/nvim/", ".config/zed/")
 	// Shells read these at each start, direnv and mise in each folder.
 	add(ofShells, false, ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc", ".zshrc", ".zshenv",
 		".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc",
-		".login", ".envrc", ".mise.toml", "mise.toml", ".mise/", ".config/fish/", ".config/direnv/", ".config/mise/")
+		".login", ".envrc", ".mise.toml", "mise.toml", ".mise/", "mise/config.toml", "mise.*.toml", ".mise.*.toml", ".autoenv", ".autoenv.zsh", ".autoenv_leave.zsh",
+		".shadowenv.d/", ".devbox/", ".flox/", ".config/fish/", ".config/direnv/", ".config/mise/")
+	// Jobs that other machines run, with keys of their own. Those of GitHub are in the tables of the catalog.
+	add(ofJobs, false, ".gitlab-ci.yml", ".gitlab/", ".circleci/", ".travis.yml", "appveyor.yml", ".appveyor.yml", "azure-pipelines.yml", ".azure-pipelines/",
+		"bitbucket-pipelines.yml", "Jenkinsfile", ".drone.yml", ".woodpecker.yml", ".woodpecker.yaml", ".woodpecker/", ".buildkite/", ".semaphore/", ".cirrus.yml", ".gitea/",
+		".forgejo/", ".teamcity/", ".tekton/", "cloudbuild.yaml", "buildspec.yml", ".build.yml", ".builds/", ".onedev-buildspec.yml", ".rwx/")
 	add(ofKeys, false, ".ssh/", ".gnupg/", ".aws/", ".kube/", ".docker/", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
 	add(ofLogins, false, ".config/superstep/", ".config/opencode/", ".config/autostart/", ".config/systemd/", ".config/environment.d/",
 		"Library/LaunchAgents/", "Library/LaunchDaemons/")
 	// Text that is put into prompts. Users let agents write it, so such a write is asked about.
-	add(ofPrompts, true, "AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", ".cursorrules", ".windsurfrules",
-		".clinerules", ".goosehints")
+	add(ofPrompts, true, "AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "QWEN.md", "CRUSH.md", "AGENT.md",
+		".cursorrules", ".windsurfrules", ".clinerules", ".goosehints", ".roorules", ".kilocoderules", ".augment-guidelines")
 	return out
 }
 
@@ -158,11 +165,17 @@ func begins(parts, names []string) bool {
 		return false
 	}
 	for i, name := range names {
-		if parts[i] != name && !shortOf(parts[i], name) {
+		if parts[i] != name && !shortOf(parts[i], name) && !starred(parts[i], name) {
 			return false
 		}
 	}
 	return true
+}
+
+// starred reports whether a name fits one that has a star.
+func starred(s, name string) bool {
+	before, after, ok := strings.Cut(name, "*")
+	return ok && len(s) >= len(name) && strings.HasPrefix(s, before) && strings.HasSuffix(s, after)
 }
 
 // shortOf reports whether a name may be the short form that Windows gives another, as git~1 is of .git.
@@ -208,6 +221,24 @@ func (p *Policy) protection(l location) *Protected {
 		return &p.guards[i].Protected
 	}
 	return nil
+}
+
+// Names returns the names that are protected in every folder and that need no approval to be denied, without those that the user excepted
+// at the root: what a folder in which nothing has them can be given as empty folders.
+func (p *Policy) Names() []string {
+	var out []string
+	for i := range p.guards {
+		g := &p.guards[i]
+		name := strings.TrimSuffix(strings.TrimPrefix(g.Path, "**/"), "/")
+		if g.Ask || g.abs || !g.anyDir || strings.ContainsAny(name, "/*") {
+			continue
+		}
+		if l := p.locate(name); p.protection(l) != nil && name != ".git" && name != ".gitmodules" { // Git reads these two, whatever they are
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // guardWrite notes in a unit that writes files that one of them is protected.

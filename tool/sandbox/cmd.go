@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -35,16 +37,22 @@ type Cmd struct {
 	plain   *exec.Cmd // if it is started by os/exec
 	ended   chan struct{}
 	watched chan struct{}
-	before  []string             // what was protected and existed when it started
-	links   map[string]string    // those of them that are symbolic links, with what they held
-	own     *proxy               // serves this command alone
-	gate    interface{ close() } // to the proxy, under Landlock
+	turn    *turn                    // its part in the batch, nil for none
+	before  map[string]bool          // what is protected and is not its work
+	protect []string                 // what is protected and existed when it started
+	links   map[string]string        // those of them that are symbolic links, with what they held
+	shut    map[string]bool          // folders that could not be listed when it started
+	masks   map[string]fileID        // empty folders that are mounted over
+	marks   map[string]map[mark]bool // in indexes of Git
+	own     *proxy                   // serves this command alone
+	gate    interface{ close() }     // to the proxy, under Landlock
 
 	end os.Signal // tells its init to end all, without a process namespace
 
-	mu    sync.Mutex
-	notes []string
-	told  int // of the refused hosts, those that Missing has told of
+	mu     sync.Mutex
+	notes  []string
+	closed error // why the sandbox refuses further commands
+	told   int   // of the refused hosts, those that Missing has told of
 }
 
 // Start starts the command. Call Wait when it has returned nil.
@@ -54,6 +62,12 @@ func (c *Cmd) Start() error {
 	}
 	if c.s.Mode() == None {
 		return c.startPlain(c.path, c.args)
+	}
+	c.s.shared.mu.Lock()
+	err := c.s.shared.refuses
+	c.s.shared.mu.Unlock()
+	if err != nil {
+		return err
 	}
 	return c.confined()
 }
@@ -86,7 +100,7 @@ func (c *Cmd) Wait() error {
 		c.ProcessState = c.plain.ProcessState
 		procgroup.Sweep(c.plain.Process, c.plain.Env)
 		c.finish()
-		return err
+		return cmp.Or(c.closed, err)
 	}
 	state, err := c.Process.Wait()
 	close(c.ended)
@@ -96,7 +110,7 @@ func (c *Cmd) Wait() error {
 	}
 	c.ProcessState = state
 	c.finish()
-	if err != nil {
+	if err := cmp.Or(c.closed, err); err != nil {
 		return err
 	}
 	if !state.Success() {
@@ -145,95 +159,152 @@ func (c *Cmd) finish() {
 		c.note(c.own.refusals()...)
 		_ = c.own.close()
 	}
-	found, err := c.s.look()
-	if err != nil {
-		c.note(err.Error())
-		return
+	closed, err := c.settle()
+	if inner := c.leave(closed); inner != nil {
+		err = errors.Join(err, fmt.Errorf("sandbox: %w", inner))
 	}
-	for _, name := range existing(found.protected) {
-		to, link := c.links[name]
-		if now, err := os.Readlink(name); slices.Contains(c.before, name) && (!link || err == nil && now == to) || c.s.keeps(name) || gitKeeps(name) {
-			continue
+	if err != nil {
+		c.s.shared.mu.Lock()
+		c.s.shared.refuses = err
+		c.s.shared.mu.Unlock()
+		c.closed = err
+		if c.s.opt.Warn != nil {
+			c.s.opt.Warn(err.Error())
 		}
-		if c.s.reads { // what lasts as long as a session cannot be told from what the user made meanwhile
-			c.note(fmt.Sprintf("%s, which is protected, was made while it ran", c.s.relative(name)))
-			continue
-		}
-		moved, err := c.s.aside(name)
+	}
+}
+
+// settle moves aside what the command has made and is protected. It returns what stays in place nevertheless.
+func (c *Cmd) settle() (closed []string, err error) {
+	for range 3 { // what was moved meanwhile is found at the next look
+		found, err := c.s.look(c)
 		if err != nil {
-			c.note(fmt.Sprintf("it made %s, which is protected, and it cannot be moved away: %v", name, err))
+			return nil, &ClosedError{Folder: c.s.opt.Root, Why: err.Error()}
+		}
+		var why error
+		closed, why = nil, nil
+		gone := false
+		for _, name := range slices.Backward(existing(found.protected)) { // what is in a folder before it
+			if c.innocent(name) {
+				continue
+			}
+			if c.s.reads { // what lasts as long as a session cannot be told from what the user made meanwhile
+				c.note(fmt.Sprintf("%s, which is protected, was made while it ran", c.s.relative(name)))
+				continue
+			}
+			moved, err := c.s.aside(name)
+			if errors.Is(err, fs.ErrNotExist) { // or it is elsewhere by now
+				gone = true
+				continue
+			}
+			if err != nil {
+				closed, why = append(closed, name), err
+				continue
+			}
+			c.note(fmt.Sprintf("it made %s, which is protected; it was moved to %s", c.s.relative(name), c.s.relative(moved)))
+		}
+		if why == nil && !gone {
+			break
+		}
+		if why == nil {
 			continue
 		}
-		c.note(fmt.Sprintf("it made %s, which is protected; it was moved to %s", c.s.relative(name), c.s.relative(moved)))
+		err = &ClosedError{Folder: c.s.opt.Root, Paths: closed, Why: why.Error()}
+		c.closed = err
+	}
+	if len(closed) > 0 {
+		return closed, c.closed
+	}
+	c.closed = nil
+	for _, index := range slices.Sorted(maps.Keys(c.marks)) {
+		if said := unmark(index, c.marks[index]); said != "" {
+			c.note(said)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.links)) { // a link cannot be kept in place
 		if err := c.s.restore(name, c.links[name]); err != nil {
 			c.note(fmt.Sprintf("it took away %s, which is protected, and it cannot be made again: %v", c.s.relative(name), err))
 		}
 	}
+	return nil, nil
 }
 
-// remember notes the protected files before the command starts.
-func (c *Cmd) remember(found finding) {
-	c.before, c.links = existing(found.protected), map[string]string{}
-	for _, name := range c.before {
+// innocent reports whether a protected file is none that the command made.
+func (c *Cmd) innocent(name string) bool {
+	to, link := c.links[name]
+	now, err := os.Readlink(name)
+	for dir := filepath.Dir(name); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if c.before[dir] && within(c.s.top(name), dir) { // as a whole
+			return true
+		}
+	}
+	return c.before[name] && (!link || err == nil && now == to) || c.masked(name) || c.s.keeps(name) || gitKeeps(name) ||
+		c.turn != nil && slices.ContainsFunc(c.turn.kept(), func(path string) bool { return within(name, path) })
+}
+
+// A ClosedError says that a sandbox refuses all further commands, since something that decides what runs later, or what agents may do, could
+// not be kept from one.
+type ClosedError struct {
+	Folder string   // of the project
+	Paths  []string // what a command made and that could not be moved aside, nil if the folder could not be looked through
+	Why    string
+}
+
+func (e *ClosedError) Error() string {
+	if len(e.Paths) == 0 {
+		return fmt.Sprintf("sandbox: no more commands are run in %s, since it cannot be told what a command left there: %s; look through what is new in it, "+
+			"remove what no command should have made, and start again", e.Folder, e.Why)
+	}
+	remove := ""
+	for _, name := range e.Paths[:min(len(e.Paths), 5)] {
+		remove += " " + shellQuote(name)
+	}
+	return fmt.Sprintf("sandbox: no more commands are run in %s: a command made %s, which is protected, and it could not be moved aside (%s); unless you made it "+
+		"yourself, remove it: rm -r --%s", e.Folder, short(e.Paths[0]), e.Why, remove)
+}
+
+// Stops reports that the error is about the whole run and not about one call.
+func (e *ClosedError) Stops() bool { return true }
+
+// remember notes the protected files before the command starts: those that were found, and those that are known to be nobody's work.
+func (c *Cmd) remember(found finding, known, kept []string) {
+	c.protect, c.links = existing(found.protected), map[string]string{}
+	c.before, c.shut = map[string]bool{}, map[string]bool{}
+	if !c.s.reads {
+		c.marks = indexes(found.repos)
+	}
+	for _, name := range slices.Concat(known, kept) {
+		c.before[name] = true
+	}
+	for _, name := range found.closed {
+		c.shut[name] = true
+	}
+	for _, name := range c.protect {
 		if to, err := os.Readlink(name); err == nil {
 			c.links[name] = to
 		}
 	}
 }
 
-// parent opens the folder of a path below a writable folder, without a symbolic link on the way: a command that still runs may
-// have put one there.
-func (s *Sandbox) parent(name string) (*os.Root, error) {
+// top returns the folder that commands may write and that holds a path.
+func (s *Sandbox) top(name string) string {
 	for _, top := range s.writable() {
-		rel, err := filepath.Rel(top, filepath.Dir(name))
-		if err != nil || !filepath.IsLocal(rel) {
-			continue
+		if within(top, name) && top != name {
+			return top
 		}
-		dir, err := os.OpenRoot(top)
-		for _, part := range strings.Split(rel, string(filepath.Separator)) {
-			if err != nil {
-				return nil, err
-			}
-			dir, err = enter(dir, part)
-		}
-		return dir, err
 	}
-	return nil, fs.ErrNotExist
+	return ""
 }
 
-// enter opens a folder within another, which it closes.
-func enter(dir *os.Root, name string) (*os.Root, error) {
-	defer dir.Close()
-	before, err := dir.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	sub, err := dir.OpenRoot(name)
-	if err != nil {
-		return nil, err
-	}
-	if now, err := sub.Stat("."); err != nil || !os.SameFile(before, now) {
-		return nil, errors.Join(err, sub.Close(), fmt.Errorf("%s: it is a symbolic link", name))
-	}
-	return sub, nil
+// refusedName returns the name of what is moved aside. Nobody can have taken it before.
+func refusedName(base string) string {
+	end := ".refused-" + strings.ToLower(rand.Text()[:10])
+	return strings.ToValidUTF8(base[:min(len(base), 200)], "") + end
 }
 
 // aside renames a file that the command was not allowed to create.
 func (s *Sandbox) aside(name string) (string, error) {
-	dir, err := s.parent(name)
-	if err != nil {
-		return "", err
-	}
-	defer dir.Close()
-	for i := range 1000 {
-		to := fmt.Sprintf("%s.refused-%d", name, i+1)
-		if _, err := dir.Lstat(filepath.Base(to)); errors.Is(err, fs.ErrNotExist) {
-			return to, dir.Rename(filepath.Base(name), filepath.Base(to))
-		}
-	}
-	return "", errors.New("there are too many of its kind")
+	return moveAside(s.top(name), name)
 }
 
 // restore recreates a symbolic link that a command has removed.
@@ -241,12 +312,7 @@ func (s *Sandbox) restore(name, to string) error {
 	if _, err := os.Lstat(name); err == nil {
 		return nil
 	}
-	dir, err := s.parent(name)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Symlink(to, filepath.Base(name))
+	return linkAt(s.top(name), name, to)
 }
 
 func (s *Sandbox) relative(name string) string {
@@ -284,23 +350,62 @@ func (s *Sandbox) writable() []string {
 	return all
 }
 
-// look finds the hidden and protected files in the folders that commands may write.
-func (s *Sandbox) look() (finding, error) {
-	s.shared.mu.Lock()
-	defer s.shared.mu.Unlock()
+// look finds the hidden and protected files in the folders that commands may write, and those that an earlier look has found and
+// that are still there. After is the command that has ended, nil before one starts.
+func (s *Sandbox) look(after *Cmd) (finding, error) {
+	sh := s.shared
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
 	var all finding
-	for _, top := range s.writable() {
-		sc := s.shared.scans[top]
+	tops := s.writable()
+	for _, top := range tops {
+		sc := sh.scans[top]
 		if sc == nil {
 			sc = &scanner{}
-			s.shared.scans[top] = sc
+			sh.scans[top] = sc
 		}
-		f, err := sc.look(top, s.opt.Hide, s.opt.Protect)
+		l := looker{hide: s.opt.Hide, protect: s.opt.Protect, home: s.opt.Home}
+		if after != nil {
+			l.open, l.skip = true, after.shut
+		}
+		f, err := sc.find(top, l)
 		if err != nil {
 			return finding{}, err
 		}
-		all.hidden = append(all.hidden, f.hidden...)
-		all.protected = append(all.protected, f.protected...)
+		all.hidden, all.protected = append(all.hidden, f.hidden...), append(all.protected, f.protected...)
+		all.closed, all.repos, all.secrets = append(all.closed, f.closed...), append(all.repos, f.repos...), append(all.secrets, f.secrets...)
+	}
+	if after == nil {
+		sh.hidden = grow(sh.hidden, &all.hidden, all.closed, tops)
+		sh.protected = grow(sh.protected, &all.protected, nil, tops)
 	}
 	return all, nil
+}
+
+// grow adds to a list what was in earlier ones and still exists, and returns all that was ever found but for the exceptions.
+func grow(ever map[string]bool, now *[]string, except, tops []string) map[string]bool {
+	if ever == nil {
+		ever = map[string]bool{}
+	}
+	has := map[string]bool{}
+	for _, name := range *now {
+		has[name] = true
+	}
+	for name := range ever {
+		_, err := os.Lstat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			delete(ever, name)
+		case !has[name] && slices.ContainsFunc(tops, func(top string) bool { return within(top, name) }):
+			*now = append(*now, name)
+		}
+	}
+	for name := range has {
+		ever[name] = true
+	}
+	for _, name := range except {
+		delete(ever, name)
+	}
+	slices.Sort(*now)
+	return ever
 }

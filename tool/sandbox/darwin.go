@@ -23,11 +23,10 @@ func mechanisms() []mechanism {
 
 // confined starts a command with a profile for sandbox-exec.
 func (c *Cmd) confined() error {
-	found, err := c.s.look()
+	found, err := c.begin()
 	if err != nil {
 		return err
 	}
-	c.before = existing(found.protected)
 	policy := c.s.policy()
 	port, proxyURL := 0, ""
 	if !policy.anyNetwork() {
@@ -40,6 +39,9 @@ func (c *Cmd) confined() error {
 	err = c.startPlain(sandboxExec, append([]string{"-p", c.profile(found, port), c.path}, c.args...))
 	if err != nil && c.own != nil {
 		_ = c.own.close()
+	}
+	if err != nil {
+		err = errors.Join(err, c.leave(nil))
 	}
 	return err
 }

@@ -2,6 +2,8 @@ package sandbox
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -17,7 +19,7 @@ func (s *Sandbox) Explain() (string, error) {
 		line("", "commands are not confined")
 		return b.String(), nil
 	}
-	found, err := s.look()
+	found, err := s.look(nil)
 	if err != nil {
 		return "", err
 	}
@@ -45,6 +47,13 @@ func (s *Sandbox) Explain() (string, error) {
 	list("write", append(write, s.tempSeen()+" (a temporary folder of its own)"))
 	list("read", read)
 	list("read-only", existing(found.protected))
+	switch {
+	case s.opt.Root == "" || s.reads:
+	case s.Mode() == Namespaces:
+		list("masked", keep(s.opt.Masks, func(name string) bool { _, err := os.Lstat(filepath.Join(s.opt.Root, name)); return err != nil }))
+	case s.Mode() == Landlock:
+		line("new", "nothing at the top of the project, in .git, and beside what is read-only or hidden; no mechanism masks there")
+	}
 	list("hidden", slices.Concat(existing(l.hide), found.hidden))
 	switch p := s.policy(); {
 	case p.anyNetwork():

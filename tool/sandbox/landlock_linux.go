@@ -136,11 +136,11 @@ func (c *Cmd) ruleset(abi int, found finding, policy Policy, port int) (*os.File
 	fd := ruleset.Fd()
 	r := rules{set: int(fd), hidden: map[string]bool{}, protected: map[string]bool{}, split: map[string]bool{}}
 	l := c.layout()
-	for _, name := range slices.Concat(l.hide, found.hidden, []string{c.s.shared.temp}) {
+	for _, name := range slices.Concat(l.hide, found.hidden, found.secrets, []string{c.s.shared.temp}) {
 		r.hidden[name] = true
 		r.around(&l, name)
 	}
-	for _, name := range c.before {
+	for _, name := range c.protect {
 		r.protected[name] = true
 		r.around(&l, name)
 	}

@@ -153,7 +153,43 @@ func (s *Sandbox) systemLayout() layout {
 			}
 		}
 	}
+	if os.Geteuid() == 0 { // whom no mode keeps out
+		for name := range l.trees {
+			if !slices.ContainsFunc(packaged(), func(dir string) bool { return within(dir, name) }) && !within(s.opt.Root, name) && !within(home, name) {
+				l.hide = append(l.hide, unreadable(name)...)
+			}
+		}
+		slices.Sort(l.hide)
+		l.hide = slices.Compact(l.hide)
+	}
 	return l
+}
+
+// packaged are trees that hold only what packages installed, for everybody.
+func packaged() []string {
+	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/gnu/store", "/snap", "/sys", "/run"}
+}
+
+// unreadable returns the files and folders of a tree that others than their owner and group may not read.
+func unreadable(dir string) []string {
+	var out []string
+	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error { // what is gone is not read
+		if err != nil || d.Type()&fs.ModeSymlink != 0 {
+			return nil
+		}
+		info, err := d.Info()
+		switch {
+		case err != nil:
+			return nil
+		case d.IsDir() && info.Mode()&0o005 != 0o005:
+			out = append(out, name)
+			return filepath.SkipDir
+		case !d.IsDir() && info.Mode()&0o004 == 0:
+			out = append(out, name)
+		}
+		return nil
+	})
+	return out
 }
 
 // addProgram adds a folder of PATH, and what its programs need: bin is beside lib.

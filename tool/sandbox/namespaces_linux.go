@@ -59,9 +59,13 @@ func probeNamespaces(s *Sandbox) (string, error) {
 // confined starts a command within bounds.
 func (c *Cmd) confined() (err error) {
 	defer func() {
-		if err != nil && c.own != nil {
+		if err == nil {
+			return
+		}
+		if c.own != nil {
 			_ = c.own.close()
 		}
+		err = errors.Join(err, c.leave(nil))
 	}()
 	for _, v := range slices.Concat(c.args, c.env, []string{c.path, c.Dir}) {
 		if strings.IndexByte(v, 0) >= 0 {
@@ -71,11 +75,10 @@ func (c *Cmd) confined() (err error) {
 	if _, err := os.Stat(c.s.opt.Root); c.s.opt.Root != "" && err != nil {
 		return fmt.Errorf("sandbox: the project: %w", err)
 	}
-	found, err := c.s.look()
+	found, err := c.begin()
 	if err != nil {
 		return err
 	}
-	c.remember(found)
 	var k *child
 	if c.s.shared.mode == Namespaces {
 		k, err = c.namespaces(found)
@@ -349,10 +352,23 @@ func (c *Cmd) mounts(k *child, found finding) {
 
 // except removes hidden files from the tree, and write access to protected ones.
 func (c *Cmd) except(t *tree, found finding) {
+	temp := c.s.shared.temp
+	hidden := []string{}
+	for _, name := range found.hidden {
+		hidden = append(hidden, short(name))
+	}
+	var protect []string
+	for _, name := range c.protect {
+		if at := short(name); at != name {
+			hidden = append(hidden, at) // no mount reaches it
+		} else {
+			protect = append(protect, name)
+		}
+	}
 	// A folder with a hidden or protected entry becomes a mount itself, so that it cannot be moved
 	// away.
 	pins := map[string]bool{}
-	for _, name := range slices.Concat(found.hidden, c.before) {
+	for _, name := range slices.Concat(hidden, protect) {
 		for dir := filepath.Dir(name); t.l.holds(dir); dir = filepath.Dir(dir) {
 			if _, is := t.l.trees[dir]; is {
 				break
@@ -363,14 +379,30 @@ func (c *Cmd) except(t *tree, found finding) {
 	for _, name := range slices.Sorted(maps.Keys(pins)) {
 		t.again(name)
 	}
-	for _, name := range c.before {
+	for _, name := range protect {
 		if _, link := c.links[name]; !link && t.l.holds(name) {
 			t.again(name)
 			t.attr(must, name, unix.AT_RECURSIVE, unix.MOUNT_ATTR_RDONLY, 0)
 		}
 	}
+	for _, name := range found.secrets {
+		if copied, err := c.withoutSecrets(name); err == nil && t.l.holds(name) {
+			t.mount(must, "mount a copy of "+name, copied, t.root+name, "", unix.MS_BIND, "")
+			t.attr(must, name, 0, unix.MOUNT_ATTR_RDONLY, 0)
+		} else {
+			hidden = append(hidden, name)
+		}
+	}
+	from := "" // a mount that is read-only, as those are that are made of it
+	for _, name := range slices.Sorted(maps.Keys(c.masks)) {
+		t.mount(must, "mask "+name, cmp.Or(from, filepath.Join(temp, tempMask)), t.root+name, "", unix.MS_BIND, "")
+		if from == "" {
+			t.attr(must, name, 0, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOEXEC, 0)
+			from = t.root + name
+		}
+	}
 	gone := "" // the folder that was hidden last: nothing is found in it
-	for _, name := range slices.Sorted(slices.Values(slices.Concat(t.l.hide, found.hidden, []string{c.s.shared.temp}))) {
+	for _, name := range slices.Sorted(slices.Values(slices.Concat(t.l.hide, hidden, []string{temp}))) {
 		info, err := os.Lstat(name)
 		if err != nil || !t.l.holds(name) || info.Mode()&fs.ModeSymlink != 0 || gone != "" && within(gone, name) {
 			continue
@@ -379,9 +411,26 @@ func (c *Cmd) except(t *tree, found finding) {
 		if info.IsDir() {
 			empty, gone = tempHidden, name
 		}
-		t.mount(must, "hide "+name, filepath.Join(c.s.shared.temp, empty), t.root+name, "", unix.MS_BIND, "")
+		t.mount(must, "hide "+name, filepath.Join(temp, empty), t.root+name, "", unix.MS_BIND, "")
 		t.attr(must, name, 0, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOEXEC, 0)
 	}
+}
+
+// withoutSecrets returns a copy of a configuration of Git without its credentials.
+func (c *Cmd) withoutSecrets(name string) (string, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	text := withoutCredentials(string(b))
+	at := filepath.Join(c.s.shared.temp, "config-"+digest(name+"\x00"+text))
+	if _, err := os.Lstat(at); err == nil {
+		return at, nil
+	}
+	if err := os.WriteFile(at+".new", []byte(text), 0o600); err != nil {
+		return "", err
+	}
+	return at, os.Rename(at+".new", at)
 }
 
 // channel opens a socket pair by which the child sends a descriptor to the parent, away from the files of the command. Theirs is the child's end. Own is

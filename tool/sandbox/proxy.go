@@ -13,6 +13,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,29 +21,44 @@ import (
 )
 
 // CheckHost reports what is wrong with the name of a host that commands may reach: "example.org", "*.example.org" for all
-// below it, an IP address, or "*" for the network as it is.
+// below it, an IP address, each also with a port as in "example.org:443", or "*" for the network as it is.
 func CheckHost(h string) error {
 	if h == "*" {
 		return nil
 	}
-	name := strings.TrimPrefix(h, "*.")
-	if _, err := netip.ParseAddr(name); err == nil && name == h {
+	host, port := SplitPort(h)
+	name := strings.TrimPrefix(host, "*.")
+	if _, err := netip.ParseAddr(name); err == nil && name == host {
 		return nil
 	}
-	ok := name != "" && len(name) < 254 && (name == h || strings.Contains(name, "."))
+	ok := name != "" && len(name) < 254 && (name == host || strings.Contains(name, ".")) && (port == "" || port == strings.TrimLeft(port, "0"))
 	for _, c := range name {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_')
 	}
 	if !ok {
-		return fmt.Errorf("%q is not a host; write example.org, *.example.org for all below it, or * for any", h)
+		return fmt.Errorf("%q is not a host; write example.org, example.org:443, *.example.org for all below it, or * for any", h)
 	}
 	return nil
 }
 
-// allowed reports whether a name matches one of the hosts.
-func allowed(hosts []string, host string) bool {
+// SplitPort splits a host that commands may reach from its port, which is "" for any.
+func SplitPort(h string) (host, port string) {
+	if host, port, err := net.SplitHostPort(h); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err == nil && n > 0 {
+			return host, port
+		}
+	}
+	return h, ""
+}
+
+// allowed reports whether a name and a port match one of the hosts. The port "" matches any.
+func allowed(hosts []string, host, port string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	return slices.ContainsFunc(hosts, func(h string) bool {
+		h, only := SplitPort(h)
+		if only != "" && port != "" && only != port {
+			return false
+		}
 		h = strings.TrimSuffix(strings.ToLower(h), ".")
 		if below, ok := strings.CutPrefix(h, "*."); ok {
 			return strings.HasSuffix(host, "."+below)
@@ -102,8 +118,8 @@ func (p *proxy) serve(l net.Listener) {
 	p.done.Go(func() { _ = p.server.Serve(l) })
 }
 
-// control refuses to connect names to loopback and link-local addresses, since others may have
-// pointed the names there.
+// control refuses to connect names to addresses that do not belong to the public internet, as fetching pages does, and to those of this machine:
+// others may have pointed the names there.
 func (p *proxy) control(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -118,13 +134,15 @@ func (p *proxy) control(_, address string, _ syscall.RawConn) error {
 		n, ok := a.(*net.IPNet)
 		return ok && n.IP.Equal(net.IP(ip.AsSlice()))
 	})
-	if !here && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsUnspecified() && !ip.IsMulticast() {
+	if Public(ip) && !here {
 		return nil
 	}
-	if slices.Contains(p.hosts, ip.String()) || ip.IsLoopback() && slices.Contains(p.hosts, "localhost") {
+	port := strconv.Itoa(int(at.Port()))
+	exact := slices.DeleteFunc(slices.Clone(p.hosts), func(h string) bool { return strings.HasPrefix(h, "*") })
+	if allowed(exact, ip.String(), port) || ip.IsLoopback() && allowed(exact, "localhost", port) {
 		return nil
 	}
-	return fmt.Errorf("the name leads to %s, an address of this machine or its link; allow that address by itself", ip)
+	return fmt.Errorf("the name leads to %s, which is not an address of the public internet; allow that address by itself", ip)
 }
 
 func (p *proxy) url() string { return "http://sandbox:" + p.password + "@" + p.addr }
@@ -169,7 +187,7 @@ func (p *proxy) handle(w http.ResponseWriter, r *http.Request, forward http.Hand
 		host, port = target, "80"
 	}
 	host = strings.Trim(host, "[]")
-	if !allowed(p.hosts, host) {
+	if !allowed(p.hosts, host, port) {
 		p.mu.Lock()
 		if name := net.JoinHostPort(host, port); len(p.refused) < 20 && CheckHost(host) == nil && !slices.Contains(p.refused, name) {
 			p.refused = append(p.refused, name)

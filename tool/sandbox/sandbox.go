@@ -17,6 +17,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -43,7 +44,7 @@ const (
 type Policy struct {
 	Read    []string // files and folders that may be read
 	Write   []string // folders that may be written, and read
-	Network []string // hosts that may be reached, as "example.org", "*.example.org", or "*" for the network as it is
+	Network []string // hosts that may be reached, as "example.org", "example.org:443", "*.example.org", or "*" for the network as it is
 }
 
 // Options of New.
@@ -56,6 +57,9 @@ type Options struct {
 	Protect func(path string) bool
 	// Hide reports whether an absolute path below Root must not be read. Defaults to nil: all may.
 	Hide func(path string) bool
+	// Masks are names that commands find as empty folders that cannot be written, where nothing has them, at the top of
+	// Root and in folders with a repository in it: protected names. Where the mechanism has no mounts, nothing new is made there anyway, or it is moved aside.
+	Masks []string
 	// Private are files and folders, absolute paths, that no command sees and no declaration grants: those of Superstep itself.
 	// Defaults to none.
 	Private []string
@@ -72,6 +76,8 @@ type Options struct {
 	Cache string
 	// Temp is where the temporary folder is made. Defaults to os.TempDir().
 	Temp string
+	// Warn, if set, is told why the sandbox refuses further commands, for the user. From any goroutine.
+	Warn func(text string)
 	// Mode, if set, is what to use; New fails where it does not work. Defaults to the best that works.
 	Mode Mode
 }
@@ -94,9 +100,11 @@ type shared struct {
 	temp   string // a private folder: tmp, home, root, hidden
 	system layout
 
-	mu    sync.Mutex
-	kept  map[string]bool     // what others than commands have written
-	scans map[string]*scanner // by their folders
+	mu                sync.Mutex
+	kept              map[string]bool     // what others than commands have written
+	scans             map[string]*scanner // by their folders
+	hidden, protected map[string]bool     // all that was ever found
+	refuses           error               // why no more commands are run, nil as long as they are
 }
 
 // New detects what this system supports, and creates a temporary folder. A system without a sandbox
@@ -135,6 +143,7 @@ func New(opts *Options) (*Sandbox, error) {
 	if err := s.prepare(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	s.unmask()
 	return s, nil
 }
 
@@ -145,11 +154,12 @@ const (
 	tempRoot   = "root"        // where their file system is put together
 	tempHidden = "hidden"      // what they see in place of a folder that is hidden
 	tempEmpty  = "hidden-file" // and in place of a file
+	tempMask   = "mask"        // what they see in place of a protected name that is missing
 )
 
 func (s *Sandbox) prepare() error {
 	sh := s.shared
-	for name, mode := range map[string]os.FileMode{tempFiles: 0o700, tempHome: 0o700, tempRoot: 0o700, tempHidden: 0} {
+	for name, mode := range map[string]os.FileMode{tempFiles: 0o700, tempHome: 0o700, tempRoot: 0o700, tempHidden: 0, tempMask: 0o555} {
 		if err := os.Mkdir(filepath.Join(sh.temp, name), mode); err != nil {
 			return fmt.Errorf("sandbox: %w", err)
 		}
@@ -194,18 +204,30 @@ func (s *Sandbox) Close() error {
 	return removeAll(s.shared.temp)
 }
 
-// removeAll removes a folder in which commands may have taken away their own rights.
+// removeAll removes a folder in which commands may have taken away their own rights. It follows no link.
 func removeAll(dir string) error {
 	err := os.RemoveAll(dir)
 	if err == nil {
 		return nil
 	}
-	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			return os.Chmod(path, 0o700) //nolint:gosec // a folder
+	root, rerr := os.OpenRoot(dir)
+	if rerr != nil {
+		return err
+	}
+	defer root.Close()
+	var open func(name string)
+	open = func(name string) {
+		if info, err := root.Lstat(name); err != nil || !info.IsDir() || root.Chmod(name, 0o700) != nil {
+			return
 		}
-		return nil
-	})
+		entries, _ := fs.ReadDir(root.FS(), name) // what cannot be read is not removed
+		for _, e := range entries {
+			if e.IsDir() {
+				open(filepath.Join(name, e.Name()))
+			}
+		}
+	}
+	open(".")
 	return os.RemoveAll(dir)
 }
 
@@ -266,6 +288,7 @@ func (s *Sandbox) Keep(path string) {
 		s.shared.kept = map[string]bool{}
 	}
 	s.shared.kept[path] = true
+	s.keepFile(path)
 }
 
 // keeps reports whether a path was noted by Keep or contains such a path.
@@ -284,14 +307,18 @@ func (s *Sandbox) keeps(name string) bool {
 // temporary folder and caches, so that others cannot plant something there for it to run.
 func (s *Sandbox) alone(who string) (*Sandbox, error) {
 	out := *s
-	sum := sha256.Sum256([]byte(who))
-	out.apart = hex.EncodeToString(sum[:8])
+	out.apart = digest(who)
 	for _, name := range []string{tempFiles, tempHome} {
 		if err := os.MkdirAll(out.own(name), 0o700); err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
 	}
 	return &out, nil
+}
+
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:8])
 }
 
 // own returns the temporary folder of this view.
@@ -371,7 +398,7 @@ func (s *Sandbox) environ(env []string, proxyURL string) []string {
 			set[name] = proxyURL
 		}
 		// The command has its own loopback interface, unless that of this machine was allowed.
-		direct := strings.Join(slices.DeleteFunc([]string{"localhost", "127.0.0.1", "::1"}, func(h string) bool { return allowed(s.policy().Network, h) }), ",")
+		direct := strings.Join(slices.DeleteFunc([]string{"localhost", "127.0.0.1", "::1"}, func(h string) bool { return allowed(s.policy().Network, h, "") }), ",")
 		set["NO_PROXY"], set["no_proxy"], set["npm_config_noproxy"], set["NODE_USE_ENV_PROXY"] = direct, direct, direct, "1"
 	}
 	drop := []string{"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS",

@@ -80,9 +80,9 @@ func sweep(dir string) {
 		text, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(name), tempPrefix), "-")
 		pid, err := strconv.Atoi(text)
 		info, serr := os.Lstat(name)
-		if errors.Join(err, serr) != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Hour || procgroup.Alive(pid) {
+		if errors.Join(err, serr) != nil || !info.IsDir() || !ours(info) || time.Since(info.ModTime()) < time.Hour || procgroup.Alive(pid) {
 			continue
 		}
-		_ = removeAll(name) // it may be another user's
+		_ = removeAll(name) // or the next start does
 	}
 }

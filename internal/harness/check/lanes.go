@@ -51,8 +51,13 @@ func lanes() []lane {
 		{"longrace", "the same with the race detector", 0, longrace},
 		{"fuzz", "each fuzz target for a few seconds, or for FUZZTIME; chance decides what that finds", 0, fuzz},
 		{"crash", "everything that breaks things, with its full numbers: hours. REPORT names a file for the table", 0, crash},
+		{"attack", "the whole corpus that attacks the sandbox, as an ordinary user: more than 3,000 combinations", 0, attack},
 		{"sabotage", "take the safeguards out, one by one, and see the tests fail: hours. REPORT names a file for the table", 0, sabotage},
 	}
+}
+
+func attack(ctx context.Context, c *check, p *progress) error {
+	return c.test(ctx, p, suite{dir: ".", packages: []string{"./internal/attack"}, env: []string{"SUPERSTEP_ATTACK=all"}, flags: []string{"-run=^TestCorpus$", "-timeout=3h"}})
 }
 
 func format(ctx context.Context, c *check, _ *progress) error {

@@ -1,0 +1,267 @@
+//go:build linux || darwin
+
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// A batch is what commands of one project have in common that run at the same time, in whatever processes of Superstep: what had been there when
+// the first of them started. So none can hide what it makes behind another that started later.
+type batch struct {
+	Known  []string `json:",omitempty"` // protected files that were there then
+	Kept   []string `json:",omitempty"` // files that Superstep's own tools wrote since
+	Masks  []string `json:",omitempty"` // empty folders that were made to be mounted over
+	Closed []string `json:",omitempty"` // protected files that commands made and that could not be moved aside; it outlasts the batch
+}
+
+// A turn is the part of one command in a batch.
+type turn struct {
+	files   batchFiles
+	running *os.File // locked shared as long as the command runs
+}
+
+// batchFiles are the files of the batches of a project. Gate is locked while one begins or ends.
+type batchFiles struct{ root, gate, running, state string }
+
+// batchFiles returns where the batch of this view is kept: in the cache of the project, which all processes share, else in the
+// temporary folder.
+func (s *Sandbox) batchFiles() batchFiles {
+	dir, name := s.shared.temp, digest(s.opt.Root)
+	if s.opt.Cache != "" && os.MkdirAll(s.opt.Cache, 0o700) == nil {
+		dir = s.opt.Cache
+	}
+	at := func(end string) string { return filepath.Join(dir, "running-"+name+end) }
+	return batchFiles{s.opt.Root, at(".gate"), at(".lock"), at(".json")}
+}
+
+func lockFile(name string, how int) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), how) //nolint:gosec // a descriptor
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// change changes the state of the batch, which is read and written under its lock. Alone says that no command runs.
+func (b batchFiles) change(running *os.File, f func(now *batch, alone bool) error) (err error) {
+	gate, err := lockFile(b.gate, unix.LOCK_EX)
+	if err != nil {
+		return fmt.Errorf("lock the state of running commands: %w", err)
+	}
+	defer gate.Close()
+	alone := false
+	if running != nil {
+		alone = unix.Flock(int(running.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil //nolint:gosec // a descriptor
+	}
+	var now batch
+	text, err := os.ReadFile(b.state)
+	if err == nil {
+		_ = json.Unmarshal(text, &now) // what cannot be read is none
+	}
+	if alone { // also after those that were killed
+		for _, name := range slices.Backward(now.Masks) {
+			_ = removeEmpty(b.root, name) // unless somebody has put something in it
+		}
+		now.Known, now.Kept, now.Masks = nil, nil, nil
+	}
+	now.Closed = existing(now.Closed)
+	err = f(&now, alone)
+	if changed, inner := json.Marshal(now); inner != nil {
+		err = errors.Join(err, inner)
+	} else if string(changed) != string(text) {
+		err = errors.Join(err, b.write(changed))
+	}
+	return err
+}
+
+func (b batchFiles) write(text []byte) error {
+	if err := os.WriteFile(b.state+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(b.state+".new", b.state)
+}
+
+// begin looks for what the command must not read or write, and joins the batch.
+func (c *Cmd) begin() (finding, error) {
+	s := c.s
+	if s.opt.Root == "" || s.reads {
+		found, err := s.look(nil)
+		c.remember(found, found.protected, nil)
+		return found, err
+	}
+	t := &turn{files: s.batchFiles()}
+	var err error
+	if t.running, err = os.OpenFile(t.files.running, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600); err != nil {
+		return finding{}, fmt.Errorf("the state of running commands: %w", err)
+	}
+	var found finding
+	err = t.files.change(t.running, func(now *batch, alone bool) (err error) {
+		if len(now.Closed) > 0 {
+			return &ClosedError{Folder: s.opt.Root, Paths: now.Closed, Why: "an earlier command"}
+		}
+		if found, err = s.look(nil); err != nil {
+			return err
+		}
+		notMask := func(name string) bool { return !slices.Contains(now.Masks, name) }
+		found.protected = keep(found.protected, notMask)
+		if alone {
+			now.Known = existing(found.protected)
+		}
+		c.remember(found, now.Known, now.Kept)
+		if s.Mode() == Namespaces {
+			c.mask(now, found)
+			if err := c.makeMasks(t.files, now); err != nil {
+				return err
+			}
+		}
+		return unix.Flock(int(t.running.Fd()), unix.LOCK_SH) //nolint:gosec // a descriptor
+	})
+	if err != nil {
+		return finding{}, errors.Join(err, t.running.Close())
+	}
+	c.turn = t
+	return found, nil
+}
+
+// leave ends the part of a command in its batch. Closed are files that could not be moved aside.
+func (c *Cmd) leave(closed []string) error {
+	t := c.turn
+	if t == nil {
+		return nil
+	}
+	c.turn = nil
+	err := t.files.change(t.running, func(now *batch, _ bool) error {
+		now.Closed = slices.Compact(slices.Sorted(slices.Values(append(now.Closed, closed...))))
+		return nil
+	})
+	return errors.Join(err, t.running.Close())
+}
+
+// kept returns the files that Superstep's own tools have written by now.
+func (t *turn) kept() []string {
+	var now batch
+	if text, err := os.ReadFile(t.files.state); err == nil {
+		_ = json.Unmarshal(text, &now) // it is replaced as a whole
+	}
+	return now.Kept
+}
+
+// keepFile notes a file that Superstep itself writes in the batch.
+func (s *Sandbox) keepFile(path string) {
+	dir := path
+	for s.opt.Protect != nil && within(s.opt.Root, dir) && dir != s.opt.Root && !s.opt.Protect(dir) {
+		dir = filepath.Dir(dir)
+	}
+	if s.opt.Protect == nil || dir == s.opt.Root || !within(s.opt.Root, dir) || s.opt.Root == "" {
+		return
+	}
+	b := s.batchFiles()
+	if _, err := os.Stat(b.state); err != nil {
+		return // no command has run
+	}
+	_ = b.change(nil, func(now *batch, _ bool) error { // a failure has the file moved aside, which is said
+		now.Kept = append(now.Kept, path)
+		return nil
+	})
+}
+
+// mostMasks bounds the mounts over what is missing.
+const mostMasks = 200
+
+// mask plans mounts over protected names that are missing at the top of the project and in folders that hold a repository.
+func (c *Cmd) mask(now *batch, found finding) {
+	s := c.s
+	c.masks = map[string]fileID{}
+	places := slices.Compact(append([]string{s.opt.Root}, keep(found.repos, func(dir string) bool { return within(s.opt.Root, dir) && dir != s.opt.Root })...))
+	closed := func(dir string) bool {
+		return slices.ContainsFunc(found.hidden, func(h string) bool { return within(h, dir) })
+	}
+	for _, dir := range places {
+		if len(dir) > longest || closed(dir) || s.opt.Protect != nil && dir != s.opt.Root && s.opt.Protect(dir) {
+			continue
+		}
+		var names []string
+		for _, name := range s.opt.Masks {
+			names = append(names, filepath.Join(dir, name))
+		}
+		if info, err := os.Lstat(filepath.Join(dir, ".git")); err == nil && info.IsDir() {
+			names = append(names, filepath.Join(dir, ".git", "hooks"))
+		}
+		for _, name := range names {
+			_, err := os.Lstat(name)
+			if ours := slices.Contains(now.Masks, name); len(c.masks) < mostMasks && (ours || errors.Is(err, fs.ErrNotExist)) {
+				if !ours {
+					now.Masks = append(now.Masks, name)
+				}
+				c.masks[name] = fileID{}
+			}
+		}
+	}
+}
+
+// makeMasks makes the folders that are mounted over.
+func (c *Cmd) makeMasks(files batchFiles, now *batch) error {
+	text, err := json.Marshal(now) // so that they are removed after a kill
+	if err == nil {
+		err = files.write(text)
+	}
+	if err != nil || len(c.masks) == 0 {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.masks)) {
+		if err := os.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // an empty folder
+			if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+				delete(c.masks, name) // nor can the command make it
+				continue
+			}
+			return err
+		}
+		id, err := identityAt(files.root, name)
+		if err != nil {
+			return err
+		}
+		c.masks[name] = id
+	}
+	return nil
+}
+
+// masked reports whether a file is a folder that was mounted over for the command, so that it has not made it.
+func (c *Cmd) masked(name string) bool {
+	was, ok := c.masks[name]
+	if !ok {
+		return false
+	}
+	id, err := identityAt(c.s.opt.Root, name)
+	return err == nil && id == was
+}
+
+// unmask removes what a killed process has left of its masks.
+func (s *Sandbox) unmask() {
+	b := s.batchFiles()
+	if _, err := os.Stat(b.state); err != nil || s.opt.Root == "" {
+		return
+	}
+	if running, err := os.OpenFile(b.running, os.O_RDWR|unix.O_NOFOLLOW, 0); err == nil {
+		_ = b.change(running, func(*batch, bool) error { return nil }) // the next command tries again
+		_ = running.Close()
+	}
+}

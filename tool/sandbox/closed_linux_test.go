@@ -1,0 +1,352 @@
+//go:build linux && (amd64 || arm64)
+
+package sandbox_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/superstep-dev/superstep/tool/sandbox"
+)
+
+// A victim is a project with a secret and a repository, whose user works in it with Git.
+type victim struct {
+	dir, cache string
+	mode       sandbox.Mode
+	s          *sandbox.Sandbox
+}
+
+const zebra = "zebra-7788"
+
+var secretFiles = []string{".env", "conf/.env", "conf/deep/.env"}
+
+func isSecret(name string) bool { return strings.HasPrefix(filepath.Base(name), ".env") }
+
+func isProtected(name string) bool {
+	switch filepath.Base(name) {
+	case ".vscode", ".mcp.json", ".husky", ".envrc", ".claude":
+		return true
+	}
+	return false
+}
+
+func newVictim(t *testing.T, mode sandbox.Mode) *victim {
+	t.Helper()
+	v := &victim{dir: t.TempDir(), cache: t.TempDir(), mode: mode}
+	v.git(t, "init", "-q")
+	v.git(t, "config", "user.name", "ada")
+	v.git(t, "config", "user.email", "ada@example.org")
+	for _, name := range secretFiles {
+		write(t, filepath.Join(v.dir, name), "KEY="+zebra+"\n")
+	}
+	write(t, v.dir+"/.gitignore", ".env\n*.refused-*\n")
+	write(t, v.dir+"/hk", "#!/bin/sh\necho ran >\"$PWD/ran\"\n")
+	write(t, v.dir+"/sub/.vscode/tasks.json", "mine\n")
+	if err := os.Chmod(v.dir+"/hk", 0o755); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	v.git(t, "add", "-A")
+	v.git(t, "commit", "-qm", "one")
+	v.open(t)
+	t.Cleanup(func() { _ = exec.CommandContext(t.Context(), "chmod", "-R", "u+rwx", v.dir).Run() })
+	return v
+}
+
+// open gives the project a sandbox as a new process has.
+func (v *victim) open(t *testing.T) {
+	v.s = newSandbox(t, sandbox.Options{Root: v.dir, Cache: v.cache, Mode: v.mode, Hide: isSecret, Protect: isProtected, Masks: []string{".vscode", ".mcp.json", ".husky", ".claude"}})
+}
+
+// git is what the user does.
+func (v *victim) git(t *testing.T, args ...string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "git", args...)
+	c.Dir = v.dir
+	c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null")
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Errorf("git %s: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// do runs a command, which may be refused.
+func (v *victim) do(t *testing.T, script string) (string, []string, error) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	c := v.s.Command(t.Context(), []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, "/bin/bash", "-c", script)
+	c.Dir, c.Stdout, c.Stderr = v.dir, w, w
+	err = c.Start()
+	w.Close()
+	if err != nil {
+		return "", nil, err
+	}
+	var out strings.Builder
+	var read sync.WaitGroup
+	read.Go(func() {
+		b := make([]byte, 4096)
+		for {
+			n, err := r.Read(b)
+			out.Write(b[:n])
+			if err != nil {
+				return
+			}
+		}
+	})
+	err = c.Wait()
+	read.Wait()
+	return out.String(), c.Refusals(), err
+}
+
+// check has the user work on, and looks for what must not be.
+func (v *victim) check(t *testing.T, said string, err error) {
+	t.Helper()
+	if strings.Contains(said, zebra) {
+		t.Errorf("a secret was read: %s", said)
+	}
+	var closed *sandbox.ClosedError
+	_ = exec.CommandContext(t.Context(), "chmod", "-R", "u+rwx", v.dir).Run() // what the user may do when asked to
+	v.git(t, "status")
+	write(t, v.dir+"/work", time.Now().String())
+	v.git(t, "add", "work")
+	v.git(t, "commit", "-qm", "two")
+	if _, e := os.Lstat(v.dir + "/ran"); e == nil {
+		t.Error("a program of the command ran outside")
+	}
+	if !errors.As(err, &closed) {
+		_ = filepath.WalkDir(v.dir, func(path string, d os.DirEntry, _ error) error {
+			if d != nil && d.Name() == "node_modules" {
+				return filepath.SkipDir
+			}
+			if isProtected(path) && path != v.dir+"/sub/.vscode" {
+				t.Errorf("%s is in place, and nobody was told: %v", path, err)
+			}
+			return nil
+		})
+	}
+	if b, e := os.ReadFile(v.dir + "/.git/config"); e != nil || !strings.Contains(string(b), "ada") || strings.Contains(string(b), "hk") {
+		t.Errorf("the user's configuration is %q, %v", b, e)
+	}
+	if b, e := os.ReadFile(v.dir + "/sub/.vscode/tasks.json"); e != nil || string(b) != "mine\n" {
+		t.Errorf("the user's tasks are %q, %v", b, e)
+	}
+}
+
+// A harmless change of a mode takes nothing of the user's away.
+func TestHarmlessChmod(t *testing.T) {
+	modes(t, func(t *testing.T, mode sandbox.Mode) {
+		v := newVictim(t, mode)
+		if _, _, err := v.do(t, `chmod 300 .`); err != nil {
+			t.Error(err)
+		}
+		_, _, err := v.do(t, `chmod 755 .`)
+		if os.Getuid() != 0 && (err == nil || !strings.Contains(err.Error(), "chmod u+rwx")) {
+			t.Errorf("a folder that cannot be listed: %v", err)
+		}
+		v.check(t, "", nil)
+	})
+}
+
+// What cannot be moved aside closes the sandbox for all further commands, also for those of other processes, until it is gone.
+func TestFailsClosed(t *testing.T) {
+	modes(t, func(t *testing.T, mode sandbox.Mode) {
+		if os.Getuid() != 0 {
+			t.Skip("only root makes a folder that its owner cannot change")
+		}
+		v := newVictim(t, mode)
+		if err := os.Mkdir(v.dir+"/in", 0o755); err != nil { //nolint:gosec // a folder
+			t.Fatal(err)
+		}
+		frozen := false
+		freeze := func(on int) {
+			f, err := os.Open(v.dir + "/in")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, on); err == nil && on != 0 {
+				frozen = true
+			}
+		}
+		v.s = newSandbox(t, sandbox.Options{Root: v.dir, Cache: v.cache, Mode: mode, Protect: func(name string) bool {
+			if name == v.dir+"/in/.vscode" && !frozen {
+				freeze(0x10) // immutable, between the look and the renaming
+			}
+			return isProtected(name)
+		}})
+		_, _, err := v.do(t, `mkdir in/.vscode`)
+		defer freeze(0)
+		if !frozen {
+			t.Skip("this file system has no immutable folders")
+		}
+		var closed *sandbox.ClosedError
+		if !errors.As(err, &closed) || !strings.Contains(err.Error(), v.dir+"/in/.vscode") || !strings.Contains(err.Error(), "rm -r") {
+			t.Fatalf("got %v", err)
+		}
+		if _, _, err := v.do(t, `true`); !errors.As(err, &closed) {
+			t.Errorf("the next command: %v", err)
+		}
+		v.open(t)
+		if _, _, err := v.do(t, `true`); !errors.As(err, &closed) {
+			t.Errorf("the next process: %v", err)
+		}
+		freeze(0)
+		if err := os.RemoveAll(v.dir + "/in/.vscode"); err != nil {
+			t.Fatal(err)
+		}
+		v.open(t)
+		if _, _, err := v.do(t, `true`); err != nil {
+			t.Errorf("after it was removed: %v", err)
+		}
+	})
+}
+
+// Names that are missing are masked while a command runs, and Git shows nothing of it then or later.
+func TestMasks(t *testing.T) {
+	v := newVictim(t, sandbox.Namespaces)
+	before := v.git(t, "status", "--porcelain", "--ignored")
+	done := make(chan string)
+	go func() {
+		out, _, _ := v.do(t, `git status --porcelain; mkdir .vscode; touch .vscode/x; echo x >.mcp.json; mkdir n; mkdir n/.vscode; sleep 1; ls -a`)
+		done <- out
+	}()
+	time.Sleep(500 * time.Millisecond) // it runs
+	if during := v.git(t, "status", "--porcelain", "--ignored"); during != before {
+		t.Errorf("while it runs: %q, before %q", during, before)
+	}
+	out := <-done
+	if !strings.Contains(out, "Read-only file system") || strings.Contains(out, "??") {
+		t.Error(out)
+	}
+	for _, name := range []string{".vscode", ".mcp.json", ".claude", "n/.vscode"} {
+		if _, err := os.Lstat(filepath.Join(v.dir, name)); err == nil {
+			t.Errorf("%s is left", name)
+		}
+	}
+}
+
+// A user's own folder that is made where a mask is stays.
+func TestMaskOfUsers(t *testing.T) {
+	v := newVictim(t, sandbox.Namespaces)
+	done := make(chan error)
+	go func() {
+		_, refusals, err := v.do(t, `sleep 1`)
+		done <- errors.Join(err, errors.New(strings.Join(refusals, "; ")))
+	}()
+	time.Sleep(500 * time.Millisecond) // it runs
+	write(t, v.dir+"/.vscode/settings.json", "mine\n")
+	if err := <-done; err.Error() != "" {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(v.dir + "/.vscode/settings.json"); err != nil || string(b) != "mine\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// What Git executes besides its hooks is read-only, and moved aside when it is new.
+func TestGitExecutes(t *testing.T) {
+	modes(t, func(t *testing.T, mode sandbox.Mode) {
+		for name, c := range map[string]struct{ before, command, after string }{
+			"hooks path":     {`git config core.hooksPath tools/hooks; mkdir -p tools/hooks; echo true >tools/hooks/pre-commit; chmod +x tools/hooks/pre-commit`, `cp hk tools/hooks/pre-commit; cp hk tools/hooks/post-commit`, `git commit -q --allow-empty -m x`},
+			"new hooks path": {`git config core.hooksPath tools/hooks`, `mkdir -p tools/hooks; cp hk tools/hooks/post-commit`, `git commit -q --allow-empty -m x`},
+			"bare":           {``, `mkdir -p docs; cd docs; mkdir objects refs; echo 'ref: refs/heads/main' >HEAD; printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = ../hk\n' >config`, `cd docs; git status`},
+			"included":       {`git config include.path ../git.cfg; touch git.cfg`, `printf '[core]\n\tfsmonitor = ./hk\n' >git.cfg`, `git status`},
+			"new included":   {`git config include.path ../cfg/git.cfg`, `mkdir -p cfg; printf '[core]\n\tfsmonitor = ./hk\n' >cfg/git.cfg`, `git status`},
+			"program":        {`mkdir bin; echo 'exit 1' >bin/fs; chmod +x bin/fs; git config core.fsmonitor bin/fs`, `cp hk bin/fs`, `git status`},
+			"linked hook":    {`mkdir tools; echo true >tools/pc; chmod +x tools/pc; ln -s ../../tools/pc .git/hooks/post-commit`, `cp hk tools/pc`, `git commit -q --allow-empty -m x`},
+			"todo":           {`git branch other; git commit -q --allow-empty -m b; git checkout -q other; git commit -q --allow-empty -m c`, `git rebase -q -i master --exec "$PWD/hk; false"; mkdir -p .git/rebase-merge; echo "exec $PWD/hk" >>.git/rebase-merge/git-rebase-todo`, `git rebase --continue; true`},
+			"sequencer":      {``, `mkdir .git/sequencer; echo "exec $PWD/hk" >.git/sequencer/todo`, `git cherry-pick --continue`},
+		} {
+			t.Run(name, func(t *testing.T) {
+				v := newVictim(t, mode)
+				user := func(script string) string {
+					c := exec.CommandContext(t.Context(), "/bin/bash", "-c", script)
+					c.Dir, c.Env = v.dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_EDITOR=true")
+					out, _ := c.CombinedOutput()
+					return string(out)
+				}
+				said := user(c.before)
+				out, refusals, err := v.do(t, c.command)
+				said += user(c.after)
+				ran, _ := filepath.Glob(v.dir + "/*/ran")
+				if _, e := os.Lstat(v.dir + "/ran"); e == nil || len(ran) > 0 {
+					t.Errorf("a program of the command ran outside; %s, %s, %q, %v", said, out, refusals, err)
+				}
+			})
+		}
+	})
+}
+
+// Commands see a repository's configuration without its credentials.
+func TestGitCredentials(t *testing.T) {
+	modes(t, func(t *testing.T, mode sandbox.Mode) {
+		v := newVictim(t, mode)
+		v.git(t, "config", "http.https://github.com/.extraheader", "AUTHORIZATION: basic "+zebra)
+		v.git(t, "remote", "add", "origin", "https://x:"+zebra+"@github.com/a/b")
+		out, _, _ := v.do(t, `git config --list; cat .git/config; git remote -v`)
+		if strings.Contains(out, zebra) {
+			t.Error(out)
+		}
+		if mode == sandbox.Namespaces && !strings.Contains(out, "https://github.com/a/b") {
+			t.Errorf("the rest is gone: %s", out)
+		}
+		v.check(t, out, nil)
+	})
+}
+
+// A million folders are looked through in time.
+func TestMillionFolders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
+	v := newVictim(t, sandbox.Namespaces)
+	start := time.Now()
+	_, refusals, err := v.do(t, `mkdir d; cd d; mkdir {0..999}; for i in {0..999}; do (cd $i; mkdir {0..999}); done; mkdir 777/777/.vscode`)
+	t.Logf("made in %v: %q, %v", time.Since(start), refusals, err)
+	if _, e := os.Lstat(v.dir + "/d/777/777/.vscode"); e == nil && err == nil {
+		t.Error("it is in place")
+	}
+	start = time.Now()
+	_, _, err = v.do(t, `true`)
+	t.Logf("the next command: %v, %v", time.Since(start), err)
+}
+
+// Nothing that a command marks is hidden from the status that the user reads.
+func TestIndexMarks(t *testing.T) {
+	modes(t, func(t *testing.T, mode sandbox.Mode) {
+		for _, version := range []string{"2", "4"} {
+			v := newVictim(t, mode)
+			for _, name := range []string{"a/b.go", "abc/long name.go", "z"} {
+				write(t, filepath.Join(v.dir, name), "x")
+			}
+			v.git(t, "add", "-A")
+			v.git(t, "commit", "-qm", "more")
+			v.git(t, "update-index", "--index-version", version)
+			v.git(t, "update-index", "--assume-unchanged", "z")
+			out, refusals, err := v.do(t, `git update-index --assume-unchanged hk; git update-index --skip-worktree "abc/long name.go"; echo evil >>hk; echo evil >>"abc/long name.go"`)
+			status := v.git(t, "status", "--porcelain")
+			if mode == sandbox.Landlock { // Git cannot write its index
+				continue
+			}
+			if !strings.Contains(status, " M hk") || !strings.Contains(status, "long name.go") || !strings.Contains(strings.Join(refusals, "; "), "it marked") {
+				t.Errorf("version %s: %q, %q, %s, %v", version, status, refusals, out, err)
+			}
+			if list := v.git(t, "ls-files", "-v"); !strings.Contains(list, "h z") {
+				t.Errorf("the user's own mark is gone: %s", list)
+			}
+			v.git(t, "fsck")
+		}
+	})
+}
