@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -71,20 +69,12 @@ func TestEncode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := fmt.Sprintf("%+v", c.req)
 			var sent bytes.Buffer
-			c.opts.HTTPClient = &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
-				fmt.Fprintf(&sent, "%s %s %s %s\n", r.Method, r.URL, r.Header.Get("Anthropic-Version"), r.Header.Get("Anthropic-Beta"))
-				body, err := io.ReadAll(r.Body)
-				if err != nil || r.ContentLength != int64(len(body)) {
-					t.Errorf("read %d of %d bytes: %v", len(body), r.ContentLength, err)
-				}
-				if err := json.Indent(&sent, body, "", "  "); err != nil {
-					t.Errorf("%v: %s", err, body)
-				}
+			c.opts.HTTPClient = &http.Client{Transport: modeltest.Transport(func(r *http.Request) (*http.Response, error) {
+				body := modeltest.Sent(t, &sent, r, r.Header.Get("Anthropic-Version"), r.Header.Get("Anthropic-Beta"))
 				if n := bytes.Count(body, []byte("cache_control")); n > 4 {
 					t.Errorf("%d marks for the cache", n)
 				}
-				sent.WriteByte('\n')
-				return answerWith(strings.NewReader(endTurn))(r)
+				return modeltest.Answer(strings.NewReader(endTurn))(r)
 			})}
 			m, err := New(&c.opts)
 			if err != nil {
@@ -96,16 +86,7 @@ func TestEncode(t *testing.T) {
 			if after := fmt.Sprintf("%+v", c.req); after != before {
 				t.Errorf("the model changed the request to %s", after)
 			}
-			file := filepath.Join("testdata", name+".golden")
-			if os.Getenv("UPDATE") != "" {
-				if err := os.WriteFile(file, sent.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil || sent.String() != string(want) {
-				t.Errorf("sent\n%s\nwant\n%s(%v)", &sent, want, err)
-			}
+			modeltest.Golden(t, name, sent.Bytes())
 		})
 	}
 }
@@ -114,7 +95,7 @@ func TestEncode(t *testing.T) {
 // next one too: only so is it found in the cache.
 func TestMarksFollowTheConversation(t *testing.T) {
 	m := newModel(t, nil)
-	req := ask()
+	req := modeltest.Ask()
 	req.System, req.Tools = "Be brief.", []model.ToolSpec{{Name: "f"}}
 	prefix := func() (last, before string) {
 		r, err := m.encode(req)
@@ -152,33 +133,10 @@ func TestMarksFollowTheConversation(t *testing.T) {
 }
 
 func TestBadRequests(t *testing.T) {
-	m := newModel(t, transport(func(*http.Request) (*http.Response, error) {
-		t.Error("something was sent")
-		return nil, io.EOF
-	}))
-	user := []model.Message{model.UserText("x")}
-	for _, c := range []struct {
-		req  *model.Request
-		want string
-	}{
-		{nil, "the request is nil"},
-		{&model.Request{}, "has no messages"},
-		{&model.Request{Messages: []model.Message{{Role: model.Assistant}}}, "has no messages"},
-		{&model.Request{Messages: []model.Message{{Role: "robot"}}}, `message 1: unknown role "robot"`},
-		{&model.Request{Messages: []model.Message{{Role: model.Tool}}}, "without results"},
-		{&model.Request{Messages: []model.Message{{Role: model.User, Parts: []model.Part{{Kind: model.Stop}}}}}, `kind "stop" does not belong in a message of role "user"`},
-		{&model.Request{Messages: []model.Message{{Role: model.Assistant, Parts: []model.Part{{Kind: model.ToolCall}}}}}, "names no call"},
-		{&model.Request{Messages: []model.Message{{Role: model.Assistant, Parts: []model.Part{{Kind: model.ToolCall, Call: &model.Call{Name: "f", Args: []byte("{")}}}}}}, `"f" are not valid JSON`},
-		{&model.Request{Messages: user, Choice: "required"}, "has no tools"},
-		{&model.Request{Messages: user, Choice: "x"}, `the tool "x" is to be called but the request does not have it`},
-		{&model.Request{Messages: user, Tools: []model.ToolSpec{{}}}, "a tool has no name"},
-	} {
-		_, err := model.Collect(m.Generate(t.Context(), c.req), nil)
-		e, ok := err.(*model.Error)
-		if !ok || e.Code != model.CodeRequest || e.Temporary || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("got %v, want %q", err, c.want)
-		}
-	}
+	open := func(rt http.RoundTripper) model.Model { return newModel(t, rt) }
+	modeltest.RefusesRequests(t, open)
+	modeltest.Refused(t, open, &model.Request{Messages: []model.Message{{Role: model.Assistant}}}, "has no messages")
+	modeltest.Refused(t, open, &model.Request{Messages: []model.Message{{Role: model.Assistant, Parts: []model.Part{{Kind: model.ToolCall, Call: &model.Call{Name: "f", Args: []byte("{")}}}}}}, `"f" are not valid JSON`)
 }
 
 func TestEnforceable(t *testing.T) {

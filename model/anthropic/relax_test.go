@@ -1,11 +1,9 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -53,20 +51,20 @@ func refusing(t *testing.T, o Options, refuse func(sent map[string]any, raw stri
 func TestRelax(t *testing.T) {
 	warm := 0.7
 	shape := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"a": {Type: "string"}}}
-	plain := func() *model.Request { return ask() }
+	plain := func() *model.Request { return modeltest.Ask() }
 	thought := func() *model.Request {
-		r := ask()
+		r := modeltest.Ask()
 		r.Messages = append(r.Messages, model.Message{Role: model.Assistant, Parts: []model.Part{
 			{Kind: model.Reasoning, Text: "hm", Opaque: &model.Opaque{Provider: "anthropic", Data: json.RawMessage(`{"signature":"x"}`)}}, {Kind: model.Text, Text: "hi"},
 		}}, model.UserText("go on"))
 		return r
 	}
 	tools := func(choice string) *model.Request {
-		r := ask()
+		r := modeltest.Ask()
 		r.Tools, r.Choice = []model.ToolSpec{{Name: "a"}, {Name: "b"}}, choice
 		return r
 	}
-	shaped := func() *model.Request { r := ask(); r.Schema = shape; return r }
+	shaped := func() *model.Request { r := modeltest.Ask(); r.Schema = shape; return r }
 	for _, c := range []struct {
 		name        string
 		opts        Options
@@ -74,7 +72,7 @@ func TestRelax(t *testing.T) {
 		bad, says   string // what is refused, with which words
 		then, never string // what the next request holds, and what not
 	}{
-		{"temperature", Options{}, func() *model.Request { r := ask(); r.Temperature = &warm; return r }(), `"temperature"`, "`temperature` is deprecated for this model.", `"max_tokens"`, "temperature"},
+		{"temperature", Options{}, func() *model.Request { r := modeltest.Ask(); r.Temperature = &warm; return r }(), `"temperature"`, "`temperature` is deprecated for this model.", `"max_tokens"`, "temperature"},
 		{"budget", Options{Thinking: 2000}, plain(), `"enabled"`, `"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.`, `"thinking":{"type":"adaptive","display":"summarized"}`, "budget"},
 		{"adaptive", Options{Thinking: Adaptive, MaxTokens: 8000}, plain(), `"adaptive"`, "adaptive thinking is not supported on this model", `"thinking":{"type":"enabled","budget_tokens":4000}`, "adaptive"},
 		{"display", Options{Thinking: Adaptive}, plain(), `"display"`, "thinking.adaptive.display: Extra inputs are not permitted", `"thinking":{"type":"adaptive"}`, "display"},
@@ -106,7 +104,7 @@ func TestRelax(t *testing.T) {
 	t.Run("what cannot be left out", func(t *testing.T) {
 		asked := 0
 		m, _ := refusing(t, Options{}, func(map[string]any, string) (int, string) { asked++; return 400, "temperature, effort and thinking" })
-		if _, err := model.Collect(m.Generate(t.Context(), ask()), nil); err == nil || asked != 1 {
+		if _, err := model.Collect(m.Generate(t.Context(), modeltest.Ask()), nil); err == nil || asked != 1 {
 			t.Errorf("got %v after %d requests", err, asked)
 		}
 	})
@@ -126,7 +124,7 @@ func TestErrors(t *testing.T) {
 		{413, "too large", "shorten the conversation", "invalid_request_error"},
 	} {
 		m, _ := refusing(t, Options{}, func(map[string]any, string) (int, string) { return c.status, c.says })
-		_, err := model.Collect(m.Generate(t.Context(), ask()), nil)
+		_, err := model.Collect(m.Generate(t.Context(), modeltest.Ask()), nil)
 		e, ok := err.(*model.Error)
 		if !ok || e.Status != c.status || e.Code != c.code || !strings.HasSuffix(e.Error(), c.want) && !strings.Contains(e.Error(), c.want) || e.Temporary {
 			t.Errorf("got %v, want %s", err, c.want)
@@ -161,64 +159,41 @@ func TestKeysAreSentAndNotPrinted(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", "from-the-environment")
 	t.Setenv("ANTHROPIC_BASE_URL", "http://from-the-environment")
 	var got http.Header
-	o := Options{Model: "m", APIKey: canary, AuthToken: canary + "2", HTTPClient: &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
+	o := Options{Model: "m", APIKey: canary, AuthToken: canary + "2", HTTPClient: &http.Client{Transport: modeltest.Transport(func(r *http.Request) (*http.Response, error) {
 		got = r.Header
 		if r.URL.String() != "https://api.anthropic.com/v1/messages" {
 			t.Errorf("sent to %s", r.URL)
 		}
-		return answerWith(strings.NewReader(endTurn))(r)
+		return modeltest.Answer(strings.NewReader(endTurn))(r)
 	})}}
 	m, err := New(&o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := model.Collect(m.Generate(t.Context(), ask()), nil); err != nil {
+	if _, err := model.Collect(m.Generate(t.Context(), modeltest.Ask()), nil); err != nil {
 		t.Fatal(err)
 	}
 	if got.Get("X-Api-Key") != canary || got.Get("Authorization") != "Bearer "+canary+"2" {
 		t.Errorf("sent %v", got)
 	}
-	var out bytes.Buffer
-	for _, v := range []any{o, &o, m, *m} {
-		fmt.Fprintf(&out, "%v %+v %#v %s %q %x\n", v, v, v, v, v, v)
-		slog.New(slog.NewTextHandler(&out, nil)).Info("x", "v", v)
-		slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "v", v)
-		if raw, err := json.Marshal(v); err == nil {
-			out.Write(raw)
-		}
-	}
-	if strings.Contains(out.String(), canary) || strings.Contains(out.String(), fmt.Sprintf("%x", canary)) {
-		t.Errorf("the key is in\n%s", &out)
-	}
+	modeltest.PrintsNoKey(t, canary, o, &o, m, *m)
 	unkeyed, err := New(&Options{Model: "m", HTTPClient: o.HTTPClient})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := model.Collect(unkeyed.Generate(t.Context(), ask()), nil); err != nil || got.Get("X-Api-Key")+got.Get("Authorization") != "" {
+	if _, err := model.Collect(unkeyed.Generate(t.Context(), modeltest.Ask()), nil); err != nil || got.Get("X-Api-Key")+got.Get("Authorization") != "" {
 		t.Errorf("without a key %v was sent (%v)", got, err)
 	}
 }
 
 func TestPriceAndWindow(t *testing.T) {
-	price := model.Price{In: 3, Out: 15, Cached: 0.3, Written: 3.75}
-	m, err := New(&Options{Model: "m", Price: &price, Window: 200_000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	price.In = 0
-	if p, known := m.Price(); !known || p.In != 3 || p.Written != 3.75 {
-		t.Errorf("the price is %v, %v", p, known)
-	}
-	if n, known := m.Window(); !known || n != 200_000 {
-		t.Errorf("the window is %d, %v", n, known)
-	}
-	m = newModel(t, nil)
-	if _, known := m.Price(); known {
-		t.Error("a price is known")
-	}
-	if _, known := m.Window(); known {
-		t.Error("a window is known")
-	}
+	modeltest.Known(t, func(price *model.Price, window int) model.Model {
+		m, err := New(&Options{Model: "m", Price: price, Window: window})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	})
 }
 
 // TestLimits checks the bounds on what is kept of an answer.
@@ -239,8 +214,8 @@ func TestLimits(t *testing.T) {
 		"says more than 2 MiB ":        blocks(9, `{"type":"redacted_thinking","data":"`+long+`"}`),
 		"a line of the stream is long": "data: {\"x\":\"" + strings.Repeat(long, 5),
 	} {
-		m := newModel(t, answerWith(strings.NewReader(body)))
-		_, err := model.Collect(m.Generate(t.Context(), ask()), nil)
+		m := newModel(t, modeltest.Answer(strings.NewReader(body)))
+		_, err := model.Collect(m.Generate(t.Context(), modeltest.Ask()), nil)
 		e, ok := err.(*model.Error)
 		if !ok || e.Code != model.CodeTooLarge || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
 			t.Errorf("got %v, want %q", err, want)

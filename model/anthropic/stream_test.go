@@ -2,16 +2,12 @@ package anthropic
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"testing/iotest"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"pgregory.net/rapid"
@@ -22,18 +18,6 @@ import (
 
 const canary = "sk-ant-canary-1234567890"
 
-// transport answers every request with what the function returns.
-type transport func(*http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func answerWith(body io.Reader) transport {
-	return func(r *http.Request) (*http.Response, error) {
-		h := http.Header{"Content-Type": {"text/event-stream"}}
-		return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(body), Request: r}, nil
-	}
-}
-
 func newModel(t testing.TB, rt http.RoundTripper) *Model {
 	t.Helper()
 	m, err := New(&Options{Model: "m", APIKey: canary, HTTPClient: &http.Client{Transport: rt}, Retries: -1})
@@ -41,22 +25,6 @@ func newModel(t testing.TB, rt http.RoundTripper) *Model {
 		t.Fatal(err)
 	}
 	return m
-}
-
-func ask() *model.Request {
-	return &model.Request{Messages: []model.Message{model.UserText("hi")}, Key: "k"}
-}
-
-// show is a turn as one line of JSON, or its error.
-func show(r *model.Response, err error) string {
-	if err != nil {
-		return "error: " + err.Error()
-	}
-	raw, err := json.Marshal(r)
-	if err != nil {
-		return err.Error()
-	}
-	return string(raw)
 }
 
 // stream is the events of the protocol, each in one line: its data, with its type first.
@@ -172,8 +140,8 @@ func TestStreams(t *testing.T) {
 		{"another protocol", "data: {\"choices\":[]}\n\ndata: [DONE]\n\n", "error: anthropic/m: the stream ended before the model was done: it gave no stop_reason"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := newModel(t, answerWith(strings.NewReader(c.body)))
-			got := show(model.Collect(m.Generate(t.Context(), ask()), nil))
+			m := newModel(t, modeltest.Answer(strings.NewReader(c.body)))
+			got := modeltest.Show(model.Collect(m.Generate(t.Context(), modeltest.Ask()), nil))
 			if got != c.want && !(strings.HasPrefix(c.want, "error: ") && strings.HasPrefix(got, c.want)) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
@@ -194,9 +162,9 @@ func TestAnswers(t *testing.T) {
 		{"as text after all", stream(textBlock(0, "{}"), reason("end_turn")), `[{"kind":"text","text":"{}"}] end`},
 		{"cut", stream(answer(0, `{"a":`), reason("max_tokens")), `[{"kind":"text","text":"{\"a\":"}] length`},
 	} {
-		req := ask()
+		req := modeltest.Ask()
 		req.Schema = anything
-		m := newModel(t, answerWith(strings.NewReader(c.body)))
+		m := newModel(t, modeltest.Answer(strings.NewReader(c.body)))
 		got, err := model.Collect(m.Generate(t.Context(), req), nil)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -224,101 +192,22 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte("event: error\ndata: x\n\nerror: {\n\n"), uint16(2), false)
 	f.Add(wire.ErrorFrame("overloaded_error", "y"), uint16(7), false)
 	f.Fuzz(func(t *testing.T, body []byte, size uint16, schema bool) {
-		want := play(t, bytes.NewReader(body), schema)
-		for _, r := range []io.Reader{iotest.OneByteReader(bytes.NewReader(body)), pieces(body, int(size)), iotest.DataErrReader(bytes.NewReader(body))} {
-			if got := play(t, r, schema); got != want {
-				t.Errorf("another chunking gave\n%s\nnot\n%s", got, want)
-			}
+		req := modeltest.Ask()
+		if schema {
+			req.Schema = &jsonschema.Schema{Type: "object"}
 		}
-		play(t, io.MultiReader(bytes.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF)), schema)
+		modeltest.PlayCut(t, body, size, func(r io.Reader) string {
+			said, _ := modeltest.Play(t, newModel(t, modeltest.Answer(r)), req)
+			return said
+		})
 	})
-}
-
-func pieces(b []byte, size int) io.Reader {
-	var rs []io.Reader
-	for size = max(size, 1); len(b) > 0; {
-		n := min(size, len(b))
-		rs = append(rs, bytes.NewReader(b[:n]))
-		b = b[n:]
-	}
-	return io.MultiReader(rs...)
-}
-
-// play runs a body through the model, checks the contract, and returns all parts and
-// the error as text.
-func play(t *testing.T, body io.Reader, schema bool) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var parts []model.Part
-	var failure error
-	req := ask()
-	if schema {
-		req.Schema = &jsonschema.Schema{Type: "object"}
-	}
-	for p, err := range newModel(t, answerWith(body)).Generate(ctx, req) {
-		if failure != nil {
-			t.Fatal("the stream went on after its error")
-		}
-		if failure = err; err == nil {
-			parts = append(parts, p)
-		}
-	}
-	var typed *model.Error
-	if failure != nil && (!errors.As(failure, &typed) || strings.Contains(failure.Error(), "canary")) {
-		t.Errorf("the error is %v", failure)
-	}
-	if errors.Is(failure, context.DeadlineExceeded) {
-		t.Error("the stream does not end")
-	}
-	ids := map[string]bool{}
-	for _, p := range parts {
-		if p.Kind != model.ToolCall {
-			continue
-		}
-		args := map[string]any{}
-		if failure != nil || ids[p.Call.ID] || p.Call.Name == "" || json.Unmarshal(p.Call.Args, &args) != nil {
-			t.Errorf("the call %+v was yielded, error %v", p.Call, failure)
-		}
-		ids[p.Call.ID] = true
-	}
-	if last := len(parts) - 1; failure == nil && (last < 0 || parts[last].Kind != model.Stop) {
-		t.Error("the stream has neither stop nor error")
-	}
-	raw, err := json.Marshal(parts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprint(string(raw), failure)
 }
 
 // TestChunking checks that turns of all kinds survive the wire, however it is cut.
 func TestChunking(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		reply := modeltest.Reply{Fragment: rapid.IntRange(0, 5).Draw(r, "fragment")}
-		for i, n := 0, rapid.IntRange(0, 5).Draw(r, "parts"); i < n; i++ {
-			text := rapid.String().Draw(r, "text")
-			kind := rapid.SampledFrom([]model.PartKind{model.Text, model.Reasoning, model.ToolCall}).Draw(r, "kind")
-			part := model.Part{Kind: kind, Text: text}
-			if kind == model.ToolCall {
-				args, err := json.Marshal(map[string]any{"a": text, "b": map[string]string{text: text}})
-				if err != nil {
-					r.Fatal(err)
-				}
-				part = model.Part{Kind: kind, Call: &model.Call{ID: fmt.Sprint(i), Name: "f", Args: args}}
-			}
-			reply.Parts = append(reply.Parts, part)
-		}
-		body := bytes.Join(modeltest.Anthropic{}.Frames(nil, &reply), nil)
-		whole := show(model.Collect(newModel(t, answerWith(bytes.NewReader(body))).Generate(t.Context(), ask()), nil))
-		cut := show(model.Collect(newModel(t, answerWith(pieces(body, rapid.IntRange(1, 50).Draw(r, "size")))).Generate(t.Context(), ask()), nil))
-		if whole != cut || strings.HasPrefix(whole, "error") {
-			r.Errorf("whole %s\ncut   %s", whole, cut)
-		}
-		for _, p := range reply.Parts {
-			if p.Kind == model.ToolCall && !strings.Contains(whole, string(p.Call.Args)) {
-				r.Errorf("the arguments %s are not in %s", p.Call.Args, whole)
-			}
-		}
+		d := modeltest.Draw{Int: func(low, high int) int { return rapid.IntRange(low, high).Draw(r, "n") }, Text: func() string { return rapid.String().Draw(r, "text") }}
+		reply := d.Reply(false)
+		d.Arrives(r, &reply, modeltest.Anthropic{}, func(rt http.RoundTripper) model.Model { return newModel(t, rt) })
 	})
 }

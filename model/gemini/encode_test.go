@@ -5,16 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -57,17 +55,12 @@ func TestEncode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent bytes.Buffer
-			rt := transport(func(r *http.Request) (*http.Response, error) {
-				fmt.Fprintf(&sent, "%s %s\n", r.Method, r.URL)
-				body, err := io.ReadAll(r.Body)
-				if err != nil || r.Header.Get("x-goog-api-key") != canary || strings.Contains(r.URL.String(), canary) {
-					t.Errorf("read %d bytes: %v; the headers are %v", len(body), err, r.Header)
+			rt := modeltest.Transport(func(r *http.Request) (*http.Response, error) {
+				if r.Header.Get("x-goog-api-key") != canary || strings.Contains(r.URL.String(), canary) {
+					t.Errorf("the headers are %v", r.Header)
 				}
-				if err := json.Indent(&sent, body, "", "  "); err != nil {
-					t.Errorf("%v: %s", err, body)
-				}
-				sent.WriteByte('\n')
-				return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(end("STOP"))), Request: r}, nil
+				modeltest.Sent(t, &sent, r)
+				return modeltest.Answer(strings.NewReader(end("STOP")))(r)
 			})
 			m := newModel(t, rt, func(o *Options) {
 				o.Model, o.BaseURL, o.Thinking, o.Effort = c.opts.Model, c.opts.BaseURL, c.opts.Thinking, c.opts.Effort
@@ -76,41 +69,23 @@ func TestEncode(t *testing.T) {
 			if _, err := model.Collect(m.Generate(t.Context(), &c.req), nil); err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join("testdata", name+".golden")
-			if os.Getenv("UPDATE") != "" {
-				if err := os.WriteFile(file, sent.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil || sent.String() != string(want) {
-				t.Errorf("sent\n%s\nwant\n%s(%v)", &sent, want, err)
-			}
+			modeltest.Golden(t, name, sent.Bytes())
 		})
 	}
 }
 
 func TestRefusesRequests(t *testing.T) {
+	open := func(rt http.RoundTripper) model.Model { return newModel(t, rt, nil) }
+	modeltest.RefusesRequests(t, open)
 	user := model.UserText("hi")
 	for want, req := range map[string]*model.Request{
-		"the request is nil":            nil,
-		"the request has no messages":   {},
 		"has no messages that say":      {Messages: []model.Message{{Role: model.Assistant}}},
-		`unknown role "robot"`:          {Messages: []model.Message{{Role: "robot"}}},
 		`message 2: a part of kind`:     {Messages: []model.Message{user, {Role: model.User, Parts: []model.Part{{Kind: model.ToolCall}}}}},
-		"a tool message without":        {Messages: []model.Message{{Role: model.Tool}}},
 		`"x" names no tool`:             {Messages: []model.Message{{Role: model.Tool, Parts: []model.Part{{Kind: model.Result, Call: &model.Call{ID: "x"}}}}}},
 		`call to "f" are not a JSON ob`: {Messages: []model.Message{{Role: model.Assistant, Parts: []model.Part{{Kind: model.ToolCall, Call: &model.Call{Name: "f", Args: []byte(`{"a"`)}}}}}},
-		"a tool has no name":            {Messages: []model.Message{user}, Tools: []model.ToolSpec{{}}},
-		"has no tools":                  {Messages: []model.Message{user}, Choice: "required"},
-		`the tool "f" is to be called`:  {Messages: []model.Message{user}, Choice: "f"},
 		`tool "f": its input schema`:    {Messages: []model.Message{user}, Tools: []model.ToolSpec{{Name: "f", Input: &jsonschema.Schema{Type: "object", Types: []string{"null"}}}}},
 	} {
-		m := newModel(t, transport(func(*http.Request) (*http.Response, error) { t.Error("something was sent"); return nil, io.EOF }), nil)
-		_, err := model.Collect(m.Generate(t.Context(), req), nil)
-		if e, ok := err.(*model.Error); !ok || e.Code != model.CodeRequest || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
+		modeltest.Refused(t, open, req, want)
 	}
 }
 
@@ -147,7 +122,7 @@ func TestRelax(t *testing.T) {
 		}))
 		rt := http.DefaultTransport.(*http.Transport).Clone()
 		m := newModel(t, rt, func(o *Options) { o.BaseURL, o.Retries = s.URL, 3 })
-		req := ask()
+		req := modeltest.Ask()
 		req.System, req.Schema = "Be brief.", &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"a": {Type: "string"}}}
 		req.Tools = []model.ToolSpec{{Name: "a", Input: req.Schema}}
 		call := model.Call{ID: "1", Name: "a"}
@@ -195,26 +170,15 @@ func TestKeyIsNotPrinted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	for _, v := range []any{o, &o, m} {
-		fmt.Fprintf(&out, "%v %+v %#v %s %q %x\n", v, v, v, v, v, v)
-		slog.New(slog.NewTextHandler(&out, nil)).Info("x", "v", v)
-		slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "v", v)
-		if raw, err := json.Marshal(v); err == nil {
-			out.Write(raw)
+	modeltest.PrintsNoKey(t, canary, o, &o, m)
+}
+
+func TestPriceAndWindow(t *testing.T) {
+	modeltest.Known(t, func(price *model.Price, window int) model.Model {
+		m, err := New(&Options{Model: "m", Price: price, Window: window})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if strings.Contains(out.String(), canary) || strings.Contains(out.String(), fmt.Sprintf("%x", canary)) {
-		t.Errorf("the key is in\n%s", &out)
-	}
-	if p, known := m.Price(); !known || p.In != 1 {
-		t.Errorf("the price is %v, %v", p, known)
-	}
-	if n, known := m.Window(); !known || n != 5 {
-		t.Errorf("the window is %v, %v", n, known)
-	}
-	o.Price.In = 7
-	if p, _ := m.Price(); p.In != 1 {
-		t.Error("the price is shared with the options")
-	}
+		return m
+	})
 }

@@ -3,12 +3,10 @@ package gemini
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -19,14 +17,11 @@ import (
 
 const canary = "AIza-canary-1234567890"
 
-// transport answers every request with what the function returns.
-type transport func(*http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func answer(status int, body io.Reader) transport {
+func answer(status int, body io.Reader) modeltest.Transport {
 	return func(r *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(body), Request: r}, nil
+		res, err := modeltest.Answer(body)(r)
+		res.StatusCode, res.Header = status, http.Header{}
+		return res, err
 	}
 }
 
@@ -41,22 +36,6 @@ func newModel(t testing.TB, rt http.RoundTripper, edit func(*Options)) *Model {
 		t.Fatal(err)
 	}
 	return m
-}
-
-func ask() *model.Request {
-	return &model.Request{Messages: []model.Message{model.UserText("hi")}, Key: "k"}
-}
-
-// show is a turn as one line of JSON, or its error.
-func show(r *model.Response, err error) string {
-	if err != nil {
-		return "error: " + err.Error()
-	}
-	raw, err := json.Marshal(r)
-	if err != nil {
-		return err.Error()
-	}
-	return string(raw)
 }
 
 // said is a chunk with the parts.
@@ -119,7 +98,7 @@ func TestDialects(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := newModel(t, answer(200, strings.NewReader(c.body)), nil)
-			got := show(model.Collect(m.Generate(t.Context(), ask()), nil))
+			got := modeltest.Show(model.Collect(m.Generate(t.Context(), modeltest.Ask()), nil))
 			if got != c.want && !(c.name == "wrong types" && strings.HasPrefix(got, c.want)) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
@@ -151,7 +130,7 @@ func TestErrors(t *testing.T) {
 			if status == 0 {
 				status, body = 200, "data: "+body+"\n\n"
 			}
-			_, err := model.Collect(newModel(t, answer(status, strings.NewReader(body)), nil).Generate(t.Context(), ask()), nil)
+			_, err := model.Collect(newModel(t, answer(status, strings.NewReader(body)), nil).Generate(t.Context(), modeltest.Ask()), nil)
 			e, ok := err.(*model.Error)
 			if !ok || e.Status != c.want.Status || e.Code != c.want.Code || e.RetryAfter != c.want.RetryAfter || e.Temporary != c.want.Temporary || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %#v\n%v", e, err)
@@ -166,7 +145,7 @@ func TestMalformedCallIsNotRepeated(t *testing.T) {
 	rt := http.DefaultTransport.(*http.Transport).Clone()
 	defer rt.CloseIdleConnections()
 	m := newModel(t, rt, func(o *Options) { o.BaseURL, o.Retries = s.URL, 2 })
-	_, err := model.Collect(m.Generate(t.Context(), ask()), nil)
+	_, err := model.Collect(m.Generate(t.Context(), modeltest.Ask()), nil)
 	if e, ok := err.(*model.Error); !ok || e.Code != model.CodeBadCall || e.Temporary {
 		t.Error(err)
 	}
@@ -188,81 +167,36 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte(`data: {"promptFeedback":{"blockReason":"X"}}`), uint16(2))
 	f.Add(w.ErrorFrame("x", "y"), uint16(7))
 	f.Fuzz(func(t *testing.T, body []byte, size uint16) {
-		want := play(t, bytes.NewReader(body))
-		for _, r := range []io.Reader{iotest.OneByteReader(bytes.NewReader(body)), pieces(body, int(size)), iotest.DataErrReader(bytes.NewReader(body))} {
-			if got := play(t, r); got != want {
-				t.Errorf("another chunking gave\n%s\nnot\n%s", got, want)
-			}
-		}
-		play(t, io.MultiReader(bytes.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		modeltest.PlayCut(t, body, size, func(r io.Reader) string { return play(t, r) })
 	})
 }
 
-func pieces(b []byte, size int) io.Reader {
-	var rs []io.Reader
-	for size = max(size, 1); len(b) > size; b = b[size:] {
-		rs = append(rs, bytes.NewReader(b[:size]))
-	}
-	return io.MultiReader(append(rs, bytes.NewReader(b))...)
-}
-
-// play runs a stream and checks what must hold for all: a turn that can be sent back, or an
-// error and no call.
+// play runs a stream and checks what must hold for all, and that the turn can be sent back.
 func play(t *testing.T, body io.Reader) string {
 	m := newModel(t, answer(200, body), nil)
-	calls := 0
-	got, err := model.Collect(m.Generate(t.Context(), ask()), func(p model.Part) {
-		if p.Kind == model.ToolCall {
-			calls++
-		}
-	})
-	if err != nil {
-		if _, ok := err.(*model.Error); !ok || calls > 0 {
-			t.Errorf("the turn failed with %T %v, and had yielded %d calls", err, err, calls)
-		}
-		return show(nil, err)
+	said, got := modeltest.Play(t, m, modeltest.Ask())
+	if got == nil {
+		return said
 	}
-	req := ask()
+	req := modeltest.Ask()
 	req.Messages = append(req.Messages, got.Message)
 	for _, c := range got.Message.Calls() {
 		req.Messages = append(req.Messages, model.ToolResult(c, "x", false))
 	}
 	if err := (&turn{model: m, request: req}).check(); err != nil {
-		t.Errorf("the turn %s cannot be sent back: %v", show(got, nil), err)
+		t.Errorf("the turn %s cannot be sent back: %v", said, err)
 	}
-	return show(got, nil)
+	return said
 }
 
 // TestChunking checks that turns of all kinds survive the wire, however it is cut, and that
 // every signature goes back with the text it came with.
 func TestChunking(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		var reply modeltest.Reply
-		for i, n := 0, rapid.IntRange(0, 6).Draw(r, "parts"); i < n; i++ {
-			text := rapid.String().Draw(r, "text")
-			p := model.Part{Kind: rapid.SampledFrom([]model.PartKind{model.Text, model.Reasoning, model.ToolCall}).Draw(r, "kind"), Text: text}
-			if p.Kind == model.ToolCall {
-				args, err := json.Marshal(map[string]any{"a": text})
-				if err != nil {
-					r.Fatal(err)
-				}
-				p.Text, p.Call = "", &model.Call{ID: fmt.Sprint(i), Name: "f", Args: args}
-			}
-			if rapid.Bool().Draw(r, "signed") {
-				p.Opaque = &model.Opaque{Data: json.RawMessage(fmt.Sprintf(`"sig%d"`, i))}
-			}
-			reply.Parts = append(reply.Parts, p)
-		}
-		body := bytes.Join(modeltest.Gemini{}.Frames(nil, &reply), nil)
-		whole, err := model.Collect(newModel(t, answer(200, bytes.NewReader(body)), nil).Generate(t.Context(), ask()), nil)
-		if err != nil {
-			r.Fatal(err)
-		}
-		cut := show(model.Collect(newModel(t, answer(200, pieces(body, rapid.IntRange(1, 50).Draw(r, "size"))), nil).Generate(t.Context(), ask()), nil))
-		if show(whole, nil) != cut {
-			r.Errorf("whole %s\ncut   %s", show(whole, nil), cut)
-		}
-		h := history{turn: &turn{model: newModel(t, nil, nil), request: ask()}, names: map[string]string{}}
+		d := modeltest.Draw{Int: func(low, high int) int { return rapid.IntRange(low, high).Draw(r, "n") }, Text: func() string { return rapid.String().Draw(r, "text") }}
+		reply := d.Reply(true)
+		whole := d.Arrives(r, &reply, modeltest.Gemini{}, func(rt http.RoundTripper) model.Model { return newModel(t, rt, nil) })
+		h := history{turn: &turn{model: newModel(t, nil, nil), request: modeltest.Ask()}, names: map[string]string{}}
 		if err := h.add(whole.Message); err != nil {
 			r.Fatal(err)
 		}

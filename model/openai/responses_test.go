@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -96,7 +95,7 @@ func TestResponseStreams(t *testing.T) {
 		{"a delta that is no text", events(`{"type":"response.output_text.delta","delta":{}}`), `error: openai/m: the delta of a response.output_text.delta is not text: "{}"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := show(model.Collect(responder(t, answer(strings.NewReader(c.body))).Generate(t.Context(), ask()), nil)); got != c.want {
+			if got := modeltest.Show(model.Collect(responder(t, modeltest.Answer(strings.NewReader(c.body))).Generate(t.Context(), modeltest.Ask()), nil)); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -137,7 +136,7 @@ func TestResponsesRelax(t *testing.T) {
 			}))
 			defer s.Close()
 			m := against(t, s.URL, func(o *Options) { o.Responses = true })
-			req := ask()
+			req := modeltest.Ask()
 			req.System, req.Schema = "Be brief.", &jsonschema.Schema{Type: "object"}
 			req.Tools, req.Choice = []model.ToolSpec{{Name: "a"}, {Name: "b"}}, "b"
 			req.Messages = append(req.Messages, model.Message{Role: model.Assistant, Parts: []model.Part{
@@ -167,11 +166,11 @@ func TestCacheKey(t *testing.T) {
 		var body struct {
 			Key string `json:"prompt_cache_key"`
 		}
-		m, err := New(&Options{Model: "m", BaseURL: base, Responses: true, Retries: -1, HTTPClient: &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
+		m, err := New(&Options{Model: "m", BaseURL: base, Responses: true, Retries: -1, HTTPClient: &http.Client{Transport: modeltest.Transport(func(r *http.Request) (*http.Response, error) {
 			if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 				t.Error(err)
 			}
-			return answer(strings.NewReader(completed))(r)
+			return modeltest.Answer(strings.NewReader(completed))(r)
 		})}})
 		if err != nil {
 			t.Fatal(err)
@@ -181,7 +180,7 @@ func TestCacheKey(t *testing.T) {
 		}
 		return body.Key
 	}
-	first, later, other := ask(), ask(), ask()
+	first, later, other := modeltest.Ask(), modeltest.Ask(), modeltest.Ask()
 	later.Messages = append(later.Messages, model.Message{Role: model.Assistant, Parts: []model.Part{{Kind: model.Text, Text: "hi"}}}, model.UserText("Go on."))
 	other.Messages = []model.Message{model.UserText("Something else.")}
 	if k := sent("", first); len(k) != 32 || k != sent("", later) || k == sent("", other) {
@@ -204,13 +203,9 @@ func FuzzResponses(f *testing.F) {
 	f.Add([]byte(`{"object":"response","status":"completed","output":[{"type":"function_call","name":"f","arguments":{"x":1,"x":2}}]}`), uint16(2))
 	f.Add(wire.ErrorFrame("x", "y"), uint16(7))
 	f.Fuzz(func(t *testing.T, body []byte, size uint16) {
-		play := func(r io.Reader) string { return play(t, responder(t, answer(r))) }
-		want := play(bytes.NewReader(body))
-		for _, r := range []io.Reader{iotest.OneByteReader(bytes.NewReader(body)), pieces(body, int(size))} {
-			if got := play(r); got != want {
-				t.Errorf("another chunking gave\n%s\nnot\n%s", got, want)
-			}
-		}
-		play(io.MultiReader(bytes.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		modeltest.PlayCut(t, body, size, func(r io.Reader) string {
+			said, _ := modeltest.Play(t, responder(t, modeltest.Answer(r)), modeltest.Ask())
+			return said
+		})
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -93,7 +94,7 @@ func TestSchema(t *testing.T) {
 				fmt.Fprint(w, endStop)
 			}))
 			defer s.Close()
-			req := ask()
+			req := modeltest.Ask()
 			req.System, req.Schema = c.system, c.schema
 			if _, err := model.Collect(against(t, s.URL, nil).Generate(t.Context(), req), nil); err != nil {
 				t.Fatal(err)
@@ -117,7 +118,7 @@ func TestUsageDialects(t *testing.T) {
 		`{"prompt_tokens":10,"completion_tokens":2,"prompt_cache_hit_tokens":8}`:                                                                                                                 {In: 10, Out: 2, Cached: 8},
 	} {
 		body := `data: {"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"usage":` + in + "}\n\n"
-		got, err := model.Collect(newModel(t, answer(strings.NewReader(body))).Generate(t.Context(), ask()), nil)
+		got, err := model.Collect(newModel(t, modeltest.Answer(strings.NewReader(body))).Generate(t.Context(), modeltest.Ask()), nil)
 		if err != nil || got.Usage != want {
 			t.Errorf("%s: got %+v, %v; want %+v", in, got, err, want)
 		}
@@ -125,25 +126,13 @@ func TestUsageDialects(t *testing.T) {
 }
 
 func TestPriceAndWindow(t *testing.T) {
-	price := model.Price{In: 2, Out: 8}
-	m, err := New(&Options{Model: "m", Price: &price, Window: 128_000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	price.In = 0
-	if p, known := m.Price(); !known || p.In != 2 {
-		t.Errorf("the price is %v, %v", p, known)
-	}
-	if n, known := m.Window(); !known || n != 128_000 {
-		t.Errorf("the window is %d, %v", n, known)
-	}
-	m = newModel(t, nil)
-	if _, known := m.Price(); known {
-		t.Error("a price is known")
-	}
-	if _, known := m.Window(); known {
-		t.Error("a window is known")
-	}
+	modeltest.Known(t, func(price *model.Price, window int) model.Model {
+		m, err := New(&Options{Model: "m", Price: price, Window: window})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	})
 }
 
 // TestResetIsHeard checks that a limit that says when it is reset is waited for.

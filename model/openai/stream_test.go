@@ -2,18 +2,12 @@ package openai
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/iotest"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"pgregory.net/rapid"
@@ -22,18 +16,6 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// transport answers every request with what the function returns.
-type transport func(*http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func answer(body io.Reader) transport {
-	return func(r *http.Request) (*http.Response, error) {
-		h := http.Header{"Content-Type": {"text/event-stream"}}
-		return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(body), Request: r}, nil
-	}
-}
-
 func newModel(t testing.TB, rt http.RoundTripper) *Model {
 	t.Helper()
 	m, err := New(&Options{Model: "m", APIKey: "sk-canary-1234567890", HTTPClient: &http.Client{Transport: rt}, Retries: -1})
@@ -41,22 +23,6 @@ func newModel(t testing.TB, rt http.RoundTripper) *Model {
 		t.Fatal(err)
 	}
 	return m
-}
-
-func ask() *model.Request {
-	return &model.Request{Messages: []model.Message{model.UserText("hi")}, Key: "k"}
-}
-
-// show is a turn as one line of JSON, or its error.
-func show(r *model.Response, err error) string {
-	if err != nil {
-		return "error: " + err.Error()
-	}
-	raw, err := json.Marshal(r)
-	if err != nil {
-		return err.Error()
-	}
-	return string(raw)
 }
 
 func chunks(deltas ...string) string {
@@ -147,14 +113,14 @@ func TestDialects(t *testing.T) {
 		{"text", "data: hello\n\n", `error: openai/m: the stream holds "hello" where a JSON object belongs`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := newModel(t, answer(strings.NewReader(c.body)))
-			got := show(model.Collect(m.Generate(t.Context(), ask()), nil))
+			m := newModel(t, modeltest.Answer(strings.NewReader(c.body)))
+			got := modeltest.Show(model.Collect(m.Generate(t.Context(), modeltest.Ask()), nil))
 			if c.name == "no ids, same index" {
 				if strings.Count(got, `"id":"call_`) != 2 || !strings.Contains(got, `{"x":1}`) || !strings.Contains(got, `{"x":2}`) {
 					t.Errorf("got %s", got)
 				}
-				again := newModel(t, answer(strings.NewReader(c.body)))
-				if same := show(model.Collect(again.Generate(t.Context(), ask()), nil)); same != got {
+				again := newModel(t, modeltest.Answer(strings.NewReader(c.body)))
+				if same := modeltest.Show(model.Collect(again.Generate(t.Context(), modeltest.Ask()), nil)); same != got {
 					t.Errorf("the same turn got other ids: %s", same)
 				}
 				return
@@ -168,13 +134,13 @@ func TestDialects(t *testing.T) {
 
 func TestIDsDifferFromHistory(t *testing.T) {
 	body := chunks(`{"tool_calls":[{"index":0,"id":"call_0","function":{"name":"f","arguments":"{}"}}]}`) + endCalls
-	m := newModel(t, answer(strings.NewReader(body)))
-	req := ask()
+	m := newModel(t, modeltest.Answer(strings.NewReader(body)))
+	req := modeltest.Ask()
 	req.Messages = append(req.Messages, model.Message{Role: model.Assistant, Parts: []model.Part{{Kind: model.ToolCall, Call: &model.Call{ID: "call_0", Name: "f"}}}},
 		model.ToolResult(model.Call{ID: "call_0"}, "x", false))
 	got, err := model.Collect(m.Generate(t.Context(), req), nil)
 	if err != nil || got.Message.Calls()[0].ID != "call_0_2" {
-		t.Errorf("got %s", show(got, err))
+		t.Errorf("got %s", modeltest.Show(got, err))
 	}
 }
 
@@ -192,99 +158,19 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte("event: error\ndata: x\n\nerror: {\n\n{\"choices\":[{\"message\":{}}]}"), uint16(2))
 	f.Add(wire.ErrorFrame("x", "y"), uint16(7))
 	f.Fuzz(func(t *testing.T, body []byte, size uint16) {
-		play := func(t *testing.T, r io.Reader) string { return play(t, newModel(t, answer(r))) }
-		want := play(t, bytes.NewReader(body))
-		for _, r := range []io.Reader{iotest.OneByteReader(bytes.NewReader(body)), pieces(body, int(size)), iotest.DataErrReader(bytes.NewReader(body))} {
-			if got := play(t, r); got != want {
-				t.Errorf("another chunking gave\n%s\nnot\n%s", got, want)
-			}
-		}
-		play(t, io.MultiReader(bytes.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		modeltest.PlayCut(t, body, size, func(r io.Reader) string {
+			said, _ := modeltest.Play(t, newModel(t, modeltest.Answer(r)), modeltest.Ask())
+			return said
+		})
 	})
-}
-
-func pieces(b []byte, size int) io.Reader {
-	var rs []io.Reader
-	for size = max(size, 1); len(b) > 0; {
-		n := min(size, len(b))
-		rs = append(rs, bytes.NewReader(b[:n]))
-		b = b[n:]
-	}
-	return io.MultiReader(rs...)
-}
-
-// play asks the model, checks the contract, and returns all parts and
-// the error as text.
-func play(t *testing.T, m *Model) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var parts []model.Part
-	var failure error
-	for p, err := range m.Generate(ctx, ask()) {
-		if failure != nil {
-			t.Fatal("the stream went on after its error")
-		}
-		if failure = err; err == nil {
-			parts = append(parts, p)
-		}
-	}
-	var typed *model.Error
-	if failure != nil && (!errors.As(failure, &typed) || strings.Contains(failure.Error(), "canary")) {
-		t.Errorf("the error is %v", failure)
-	}
-	if errors.Is(failure, context.DeadlineExceeded) {
-		t.Error("the stream does not end")
-	}
-	ids := map[string]bool{}
-	for _, p := range parts {
-		if p.Kind != model.ToolCall {
-			continue
-		}
-		args := map[string]any{}
-		if failure != nil || ids[p.Call.ID] || p.Call.Name == "" || json.Unmarshal(p.Call.Args, &args) != nil {
-			t.Errorf("the call %+v was yielded, error %v", p.Call, failure)
-		}
-		ids[p.Call.ID] = true
-	}
-	if last := len(parts) - 1; failure == nil && (last < 0 || parts[last].Kind != model.Stop) {
-		t.Error("the stream has neither stop nor error")
-	}
-	raw, err := json.Marshal(parts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprint(string(raw), failure)
 }
 
 // TestChunking checks that turns of all kinds survive the wire, however it is cut.
 func TestChunking(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		reply := modeltest.Reply{Fragment: rapid.IntRange(0, 5).Draw(r, "fragment")}
-		for i, n := 0, rapid.IntRange(0, 5).Draw(r, "parts"); i < n; i++ {
-			text := rapid.String().Draw(r, "text")
-			switch kind := rapid.SampledFrom([]model.PartKind{model.Text, model.Reasoning, model.ToolCall}).Draw(r, "kind"); kind {
-			case model.ToolCall:
-				args, err := json.Marshal(map[string]any{"a": text, "b": map[string]string{text: text}})
-				if err != nil {
-					r.Fatal(err)
-				}
-				reply.Parts = append(reply.Parts, model.Part{Kind: kind, Call: &model.Call{ID: fmt.Sprint(i), Name: "f", Args: args}})
-			default:
-				reply.Parts = append(reply.Parts, model.Part{Kind: kind, Text: text})
-			}
-		}
-		body := bytes.Join(modeltest.OpenAI{}.Frames(nil, &reply), nil)
-		whole := show(model.Collect(newModel(t, answer(bytes.NewReader(body))).Generate(t.Context(), ask()), nil))
-		cut := show(model.Collect(newModel(t, answer(pieces(body, rapid.IntRange(1, 50).Draw(r, "size")))).Generate(t.Context(), ask()), nil))
-		if whole != cut || strings.HasPrefix(whole, "error") {
-			r.Errorf("whole %s\ncut   %s", whole, cut)
-		}
-		for _, p := range reply.Parts {
-			if p.Kind == model.ToolCall && !strings.Contains(whole, string(p.Call.Args)) {
-				r.Errorf("the arguments %s are not in %s", p.Call.Args, whole)
-			}
-		}
+		d := modeltest.Draw{Int: func(low, high int) int { return rapid.IntRange(low, high).Draw(r, "n") }, Text: func() string { return rapid.String().Draw(r, "text") }}
+		reply := d.Reply(false)
+		d.Arrives(r, &reply, modeltest.OpenAI{}, func(rt http.RoundTripper) model.Model { return newModel(t, rt) })
 	})
 }
 
@@ -327,21 +213,13 @@ func TestEncode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent bytes.Buffer
-			c.opts.HTTPClient = &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
-				fmt.Fprintf(&sent, "%s %s\n", r.Method, r.URL)
-				body, err := io.ReadAll(r.Body)
-				if err != nil || r.ContentLength != int64(len(body)) {
-					t.Errorf("read %d of %d bytes: %v", len(body), r.ContentLength, err)
-				}
-				if err := json.Indent(&sent, body, "", "  "); err != nil {
-					t.Errorf("%v: %s", err, body)
-				}
-				sent.WriteByte('\n')
+			c.opts.HTTPClient = &http.Client{Transport: modeltest.Transport(func(r *http.Request) (*http.Response, error) {
+				modeltest.Sent(t, &sent, r)
 				end := endStop
 				if c.opts.Responses {
 					end = completed
 				}
-				return answer(strings.NewReader(end))(r)
+				return modeltest.Answer(strings.NewReader(end))(r)
 			})}
 			m, err := New(&c.opts)
 			if err != nil {
@@ -350,16 +228,7 @@ func TestEncode(t *testing.T) {
 			if _, err := model.Collect(m.Generate(t.Context(), &c.req), nil); err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join("testdata", name+".golden")
-			if os.Getenv("UPDATE") != "" {
-				if err := os.WriteFile(file, sent.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil || sent.String() != string(want) {
-				t.Errorf("sent\n%s\nwant\n%s(%v)", &sent, want, err)
-			}
+			modeltest.Golden(t, name, sent.Bytes())
 		})
 	}
 }

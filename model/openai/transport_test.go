@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -38,7 +37,7 @@ func against(t *testing.T, base string, edit func(*Options)) *Model {
 // fails runs a turn and checks that its error says want and does not say the key.
 func fails(t *testing.T, m *Model, want string) *model.Error {
 	t.Helper()
-	_, err := model.Collect(m.Generate(t.Context(), ask()), nil)
+	_, err := model.Collect(m.Generate(t.Context(), modeltest.Ask()), nil)
 	e, ok := err.(*model.Error)
 	if !ok || !strings.Contains(err.Error(), want) {
 		t.Fatalf("got the error %v, want one with %q", err, want)
@@ -75,18 +74,7 @@ func TestKeyIsNotPrinted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	for _, v := range []any{o, &o, m, *m} {
-		fmt.Fprintf(&out, "%v %+v %#v %s %q %x\n", v, v, v, v, v, v)
-		slog.New(slog.NewTextHandler(&out, nil)).Info("x", "v", v)
-		slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "v", v)
-		if raw, err := json.Marshal(v); err == nil {
-			out.Write(raw)
-		}
-	}
-	if strings.Contains(out.String(), canary) || strings.Contains(out.String(), fmt.Sprintf("%x", canary)) {
-		t.Errorf("the key is in\n%s", &out)
-	}
+	modeltest.PrintsNoKey(t, canary, o, &o, m, *m)
 }
 
 func TestServerEchoesKey(t *testing.T) {
@@ -128,7 +116,7 @@ func TestRedirects(t *testing.T) {
 		t.Errorf("the other host was asked with %q", seen)
 	}
 	zero := 0.0
-	req := ask()
+	req := modeltest.Ask()
 	req.Temperature = &zero
 	if _, err := model.Collect(against(t, s.URL+"/here", nil).Generate(t.Context(), req), nil); err != nil {
 		t.Error(err)
@@ -193,7 +181,7 @@ func TestRelax(t *testing.T) {
 		fmt.Fprint(w, endStop)
 	}))
 	defer s.Close()
-	req := ask()
+	req := modeltest.Ask()
 	req.Tools, req.Choice = []model.ToolSpec{{Name: "a"}, {Name: "b"}}, "b"
 	if _, err := model.Collect(against(t, s.URL, nil).Generate(t.Context(), req), nil); err != nil {
 		t.Fatal(err)
@@ -204,29 +192,5 @@ func TestRelax(t *testing.T) {
 }
 
 func TestBadRequests(t *testing.T) {
-	m := newModel(t, transport(func(*http.Request) (*http.Response, error) {
-		t.Error("something was sent")
-		return nil, io.EOF
-	}))
-	user := []model.Message{model.UserText("x")}
-	for _, c := range []struct {
-		req  *model.Request
-		want string
-	}{
-		{nil, "the request is nil"},
-		{&model.Request{}, "has no messages"},
-		{&model.Request{Messages: []model.Message{{Role: "robot"}}}, `message 1: unknown role "robot"`},
-		{&model.Request{Messages: []model.Message{{Role: model.Tool}}}, "without results"},
-		{&model.Request{Messages: []model.Message{{Role: model.User, Parts: []model.Part{{Kind: model.Stop}}}}}, `kind "stop" does not belong in a message of role "user"`},
-		{&model.Request{Messages: []model.Message{{Role: model.Assistant, Parts: []model.Part{{Kind: model.ToolCall}}}}}, "names no call"},
-		{&model.Request{Messages: user, Choice: "required"}, "has no tools"},
-		{&model.Request{Messages: user, Choice: "x"}, `the tool "x" is to be called but the request does not have it`},
-		{&model.Request{Messages: user, Tools: []model.ToolSpec{{}}}, "a tool has no name"},
-	} {
-		_, err := model.Collect(m.Generate(t.Context(), c.req), nil)
-		e, ok := err.(*model.Error)
-		if !ok || e.Code != model.CodeRequest || e.Temporary || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("got %v, want %q", err, c.want)
-		}
-	}
+	modeltest.RefusesRequests(t, func(rt http.RoundTripper) model.Model { return newModel(t, rt) })
 }
