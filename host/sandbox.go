@@ -145,7 +145,7 @@ func (p *project) openSandbox(policy *permit.Policy, own *sandbox.Needs) (s *san
 		o.Policy.Read = append(o.Policy.Read, repository)
 	}
 	if policy != nil {
-		o.Policy.Network, o.Protect, o.Hide, o.Masks = policy.Network(), policy.Unwritable, p.hidden(policy), policy.Names()
+		o.Policy.Network, o.Protect, o.Hide, o.Masks = policy.Network(), policy.Unwritable, p.hidden(policy), policy.Folders()
 	}
 	if own != nil {
 		place := func(name string) string {

@@ -275,7 +275,7 @@ func (w *world) sandbox() (*sandbox.Sandbox, error) {
 		return nil, err
 	}
 	return sandbox.New(&sandbox.Options{
-		Root: root, Home: w.at("home"), Environ: w.opt.Environ, Cache: w.at("cache"), Temp: w.opt.Temp, Mode: w.opt.Mode, Protect: p.Unwritable, Masks: p.Names(),
+		Root: root, Home: w.at("home"), Environ: w.opt.Environ, Cache: w.at("cache"), Temp: w.opt.Temp, Mode: w.opt.Mode, Protect: p.Unwritable, Masks: p.Folders(),
 		Hide: func(name string) bool {
 			rel, err := filepath.Rel(root, name)
 			return err == nil && p.Secret(filepath.ToSlash(rel)).Decision != tool.Allow

@@ -223,17 +223,17 @@ func (p *Policy) protection(l location) *Protected {
 	return nil
 }
 
-// Names returns the names that are protected in every folder and that need no approval to be denied, without those that the user excepted
-// at the root: what a folder in which nothing has them can be given as empty folders.
-func (p *Policy) Names() []string {
+// Folders returns the names of folders that are protected wherever they are, without those that the user excepted at the root: where nothing
+// has such a name, an empty folder in its place disturbs nobody.
+func (p *Policy) Folders() []string {
 	var out []string
 	for i := range p.guards {
 		g := &p.guards[i]
-		name := strings.TrimSuffix(strings.TrimPrefix(g.Path, "**/"), "/")
-		if g.Ask || g.abs || !g.anyDir || strings.ContainsAny(name, "/*") {
+		name, folder := strings.CutSuffix(strings.TrimPrefix(g.Path, "**/"), "/")
+		if g.Ask || g.abs || !g.anyDir || !folder || strings.ContainsAny(name, "/*") {
 			continue
 		}
-		if l := p.locate(name); p.protection(l) != nil && name != ".git" && name != ".gitmodules" { // Git reads these two, whatever they are
+		if p.protection(p.locate(name)) != nil && name != ".git" { // which a command may make
 			out = append(out, name)
 		}
 	}

@@ -37,7 +37,7 @@ type batchFiles struct{ root, gate, running, state string }
 // temporary folder.
 func (s *Sandbox) batchFiles() batchFiles {
 	dir, name := s.shared.temp, digest(s.opt.Root)
-	if s.opt.Cache != "" && os.MkdirAll(s.opt.Cache, 0o700) == nil {
+	if s.opt.Cache != "" {
 		dir = s.opt.Cache
 	}
 	at := func(end string) string { return filepath.Join(dir, "running-"+name+end) }
@@ -107,6 +107,11 @@ func (c *Cmd) begin() (finding, error) {
 		found, err := s.look(nil)
 		c.remember(found, found.protected, nil)
 		return found, err
+	}
+	if s.opt.Cache != "" {
+		if err := os.MkdirAll(s.opt.Cache, 0o700); err != nil {
+			return finding{}, fmt.Errorf("the state of running commands: %w", err)
+		}
 	}
 	t := &turn{files: s.batchFiles()}
 	var err error

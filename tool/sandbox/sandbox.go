@@ -57,7 +57,7 @@ type Options struct {
 	Protect func(path string) bool
 	// Hide reports whether an absolute path below Root must not be read. Defaults to nil: all may.
 	Hide func(path string) bool
-	// Masks are names that commands find as empty folders that cannot be written, where nothing has them, at the top of
+	// Masks are names of folders that commands find as empty folders that cannot be written, where nothing has them, at the top of
 	// Root and in folders with a repository in it: protected names. Where the mechanism has no mounts, nothing new is made there anyway, or it is moved aside.
 	Masks []string
 	// Private are files and folders, absolute paths, that no command sees and no declaration grants: those of Superstep itself.
