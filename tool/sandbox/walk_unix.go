@@ -67,6 +67,7 @@ type walk struct {
 	until  time.Time
 	root   string
 	path   []byte  // of the folder that is looked at
+	plain  []byte  // the same, with other names for protected folders: what is protected in them by itself
 	levels []level // the folders from the top to it
 	n      int     // folders so far
 	bytes  int
@@ -87,9 +88,9 @@ func (sc *scanner) look(root string, l looker, until time.Time) (finding, error)
 	if sc.top == nil {
 		sc.top = &folder{name: root}
 	}
-	w := &walk{looker: l, until: until, root: root, path: []byte(root), buffer: make([]byte, 32<<10), user: sync.OnceValue(func() []setting { return userSettings(l.home) })}
+	w := &walk{looker: l, until: until, root: root, path: []byte(root), plain: []byte(root), buffer: make([]byte, 32<<10), user: sync.OnceValue(func() []setting { return userSettings(l.home) })}
 	if root == "/" {
-		w.path = nil
+		w.path, w.plain = nil, nil
 	}
 	defer w.close()
 	err := w.enter(sc.top, unix.AT_FDCWD, root, false, false)
@@ -264,11 +265,16 @@ func (w *walk) inside(f *folder, at int, inside, secret bool) error {
 	if err := w.tell(f, inside, secret); err != nil {
 		return err
 	}
-	length := len(w.path)
+	length, plain := len(w.path), len(w.plain)
 	for _, sub := range f.sub {
-		w.path = append(append(w.path, '/'), sub.name...)
+		w.path, w.plain = append(append(w.path, '/'), sub.name...), append(w.plain, '/')
+		if sub.inner {
+			w.plain = append(w.plain, '-')
+		} else {
+			w.plain = append(w.plain, sub.name...)
+		}
 		err := w.enter(sub, w.levels[at].fd, sub.name, inside || sub.inner, secret || sub.secret)
-		w.path = w.path[:length]
+		w.path, w.plain = w.path[:length], w.plain[:plain]
 		if err != nil {
 			return err
 		}
@@ -292,7 +298,7 @@ func (w *walk) list(f *folder, at int, secret bool) error {
 		}
 		x := find{name: name, link: kind == unix.S_IFLNK}
 		x.hidden = special || !secret && w.hide != nil && w.hide(path) // a socket leads out, whatever the network is
-		x.protected = w.protect != nil && w.protect(path)
+		x.protected = w.protect != nil && w.protect(string(w.plain)+"/"+name)
 		switch {
 		case name == ".git":
 			f.repo = linkedRepository
