@@ -81,8 +81,9 @@ func serveIn(t *testing.T, dir string, opt *Options) (*server, *httptest.Server)
 	if err != nil {
 		t.Fatal(err)
 	}
+	home := t.TempDir() // a folder with the user's own things is no project
 	h, err := host.Open(t.Context(), &host.Config{Name: "superstep", Dir: dir, Env: func(k string) string {
-		return map[string]string{"HOME": dir, "PATH": os.Getenv("PATH")}[k]
+		return map[string]string{"HOME": home, "PATH": os.Getenv("PATH")}[k]
 	}, Environ: []string{}, Stores: stores.All(), Workflows: []*workflow.Workflow{w}, NoModels: true, Settled: true, Settings: host.Settings{DataDir: filepath.Join(dir, "data"), TrustProject: true}})
 	if err != nil {
 		t.Fatal(err)

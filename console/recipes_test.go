@@ -140,7 +140,8 @@ func TestNotReady(t *testing.T) {
 	var served *httptest.Server
 	open := func(trust bool) func(form url.Values) string {
 		s, ts := serveIn(t, dir, &Options{Start: func(_ context.Context, s *Start) (string, error) { return "of-" + s.Model, nil }})
-		h, err := host.Open(t.Context(), &host.Config{Name: "superstep", Dir: dir, Env: func(k string) string { return map[string]string{"HOME": dir, "PATH": os.Getenv("PATH")}[k] },
+		home := t.TempDir()
+		h, err := host.Open(t.Context(), &host.Config{Name: "superstep", Dir: dir, Env: func(k string) string { return map[string]string{"HOME": home, "PATH": os.Getenv("PATH")}[k] },
 			Environ: []string{}, Stores: stores.All(), Settled: true, Settings: host.Settings{DataDir: filepath.Join(dir, "data"), TrustProject: trust, Offline: true}})
 		if err != nil {
 			t.Fatal(err)
