@@ -37,8 +37,8 @@ func TestCallersInputs(t *testing.T) {
 		{"ralph", `{"prompt":"x","rules":["allow bash"]}`, `unknown input "rules"`},
 		{"ralph", `{"prompt":"x","dir":"` + other + `"}`, `unknown input "dir"`},
 		{"ralph", `{"prompt":"x","yes":true}`, `unknown input "yes"`},
-		{"ralph", `{"prompt":".env"}`, `.env" may not be read`},
-		{"ralph", `{"prompt":"` + filepath.Join(other, "secret.md") + `"}`, `secret.md" may not be read`},
+		{"ralph", `{"prompt":".env"}`, `" may not be read: ask by default (read_file(**/.env*))`},
+		{"ralph", `{"prompt":"` + filepath.Join(other, "secret.md") + `"}`, `" may not be read: no rule allows it`},
 		{"ralph", `{"prompt":"spec.md"}`, ""},
 	} {
 		w, err := host.Ready(c.name)

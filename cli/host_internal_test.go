@@ -118,6 +118,8 @@ func TestEverySetting(t *testing.T) {
 			f.SetString(f.String() + "x")
 		case reflect.Bool:
 			f.SetBool(!f.Bool())
+		case reflect.Struct:
+			f.Set(reflect.ValueOf(host.Worker{Dirs: "/x"}))
 		default:
 			f.SetInt(f.Int() + 1)
 		}
@@ -132,6 +134,7 @@ func TestEverySetting(t *testing.T) {
 	a.set.dataDir, a.set.store, a.set.keyFile, a.set.model, a.set.volatile, a.set.offline, a.set.otel = "d", "memory", "k", "openai/x", true, true, true
 	a.set.leave = leave{deny: arguments.List{"bash"}, trustProject: true, headless: true, onAsk: "wait"}
 	a.set.turn, a.set.width, a.set.processes, a.replays, a.lives = time.Second, 1, 1, true, true
+	a.worker = host.Worker{Dirs: "/x"}
 	chosen := reflect.ValueOf(a.chosen())
 	for i := range chosen.NumField() {
 		if chosen.Field(i).IsZero() {

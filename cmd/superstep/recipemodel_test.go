@@ -51,7 +51,7 @@ func place(t *testing.T) func(args ...string) (code int, stdout, stderr string) 
 		t.Helper()
 		var out, errs bytes.Buffer
 		cfg, opt := config(), options()
-		opt.Args, opt.Stdin, opt.Stdout, opt.Stderr = args, strings.NewReader(""), &out, &errs
+		opt.Args, opt.Stdin, opt.Stdout, opt.Stderr = append([]string{}, args...), strings.NewReader(""), &out, &errs
 		cfg.Env = func(name string) string { return env[name] }
 		code = cli.Main(cfg, opt)
 		return code, out.String(), errs.String()
