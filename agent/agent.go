@@ -151,7 +151,7 @@ func (a *Agent) Run(ctx context.Context, scope *journal.Scope, w *Work) (*Outcom
 	if err != nil {
 		return nil, err
 	}
-	if err := r.begins(ctx, turnKey(r.prefix, 0)); err != nil {
+	if err := r.begins(ctx); err != nil {
 		return nil, err
 	}
 	made := map[string]model.Call{}
@@ -166,7 +166,7 @@ func (a *Agent) Run(ctx context.Context, scope *journal.Scope, w *Work) (*Outcom
 		}
 		r.add(m)
 	}
-	if err := r.tell(ctx, "seen-before", turnKey(r.prefix, 0)); err != nil {
+	if err := r.tell(ctx, "seen-before"); err != nil {
 		return nil, err
 	}
 	defer func() { r.out.Seen = r.seen }()
@@ -451,7 +451,7 @@ func (r *run) turn(ctx context.Context) (done bool, err error) {
 		}
 	}
 	r.add(answers)
-	if err := r.tell(ctx, turnKey("", n)+"/seen", turnKey(r.prefix, n+1)); err != nil {
+	if err := r.tell(ctx, turnKey("", n)+"/seen"); err != nil {
 		return false, err
 	}
 	switch {

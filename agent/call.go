@@ -85,7 +85,7 @@ func (a *Agent) Call(ctx context.Context, scope *journal.Scope, w *Work, c model
 		return tool.Result{}, err
 	}
 	r.caller = tool.Workflow
-	if err := r.begins(ctx, r.prefix+FirstCall); err != nil {
+	if err := r.begins(ctx); err != nil {
 		return tool.Result{}, err
 	}
 	results, err := r.callAll(ctx, 0, 0, []model.Call{c})
@@ -96,7 +96,7 @@ func (a *Agent) Call(ctx context.Context, scope *journal.Scope, w *Work, c model
 		return tool.Result{}, refusal(c.Name, results[0])
 	}
 	r.took(c, results[0].Text, results[0].Error)
-	if err := r.tell(ctx, "seen-after", ""); err != nil {
+	if err := r.tell(ctx, "seen-after"); err != nil {
 		return tool.Result{}, err
 	}
 	return results[0], r.publish(ctx, "links", results[0].Text)
@@ -129,7 +129,7 @@ func (a *Agent) Permit(ctx context.Context, scope *journal.Scope, w *Work, key s
 		return nil, err
 	}
 	r.caller = tool.Workflow
-	if err := r.begins(ctx, key); err != nil {
+	if err := r.begins(ctx); err != nil {
 		return nil, err
 	}
 	out := r.toolCall(c, "")
@@ -150,7 +150,7 @@ func (a *Agent) Permit(ctx context.Context, scope *journal.Scope, w *Work, key s
 			return nil, err
 		}
 		r.took(c, "", true)
-		if err := r.tell(ctx, "seen-after", key); err != nil {
+		if err := r.tell(ctx, "seen-after"); err != nil {
 			return nil, err
 		}
 		out.Ask, err = r.asker(ctx, scope.Inner(key))

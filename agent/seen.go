@@ -24,15 +24,15 @@ const (
 	everything  = "*"
 )
 
-// begins records what the agent passes on from its beginning, before its first effect.
-func (r *run) begins(ctx context.Context, before string) error {
+// begins records what the agent passes on from its beginning.
+func (r *run) begins(ctx context.Context) error {
 	r.inherit()
 	if r.external() && slices.Contains(r.seen, tool.ExternalAgent) { // nobody sees what it writes
-		if _, err := r.scope.Mark(ctx, r.prefix+"passes", before, append(words(markWithin, r.seen), markWritten+everything)); err != nil {
+		if _, err := r.scope.Mark(ctx, r.prefix+"passes", append(words(markWithin, r.seen), markWritten+everything)); err != nil {
 			return err
 		}
 	}
-	return r.tell(ctx, "seen", before)
+	return r.tell(ctx, "seen")
 }
 
 // Within returns the words of a mark of the scope of a task: what is done below it has seen what these names stand for.
@@ -174,13 +174,13 @@ func (r *run) stands(address string) bool {
 	return r.links[address] || r.scope.Marked(markLink+address)
 }
 
-// tell records, once, that strangers may have written what comes of the agent. Before is the effect that follows.
-func (r *run) tell(ctx context.Context, key, before string) error {
+// tell records, once, that strangers may have written what comes of the agent.
+func (r *run) tell(ctx context.Context, key string) error {
 	var mark []string
 	if !r.told {
 		mark = words(markSeen, r.seen)
 	}
-	told, err := r.scope.Mark(ctx, r.prefix+key, before, mark)
+	told, err := r.scope.Mark(ctx, r.prefix+key, mark)
 	r.told = r.told || told
 	return err
 }
@@ -195,7 +195,7 @@ func (r *run) publish(ctx context.Context, key, text string) error {
 			}
 		}
 	}
-	_, err := r.scope.Mark(ctx, r.prefix+key, "", mark)
+	_, err := r.scope.Mark(ctx, r.prefix+key, mark)
 	return err
 }
 
@@ -226,7 +226,7 @@ func (r *run) beforeCall(ctx context.Context, key string, c model.Call) error {
 			mark = []string{markWritten + file}
 		}
 	}
-	_, err := r.scope.Mark(ctx, key+"/passes", key, mark)
+	_, err := r.scope.Mark(ctx, key+"/passes", mark)
 	return err
 }
 

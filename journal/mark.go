@@ -1,14 +1,23 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // markPrefix begins the words of Grant that are marks; a path and the words follow, on lines of their own.
 const markPrefix = "mark\n"
+
+// The effect that records a mark.
+const (
+	markKind = "note"
+	markName = "seen"
+)
 
 // A mark is the words that were recorded about a scope.
 type mark struct {
@@ -17,34 +26,57 @@ type mark struct {
 	words []string
 }
 
-// Mark records words about what the scope has come to hold, for the whole run: they are valid after a crash, in forks and in replays. The key names the
-// mark within the scope, and a second mark of that key changes nothing. Without words nothing is recorded, nor once the effect before has begun, "" for none:
-// a task that runs again then records nothing that it did not record at first. In a replay the recorded words count. Mark reports whether there is a mark.
-func (s *Scope) Mark(ctx context.Context, key, before string, words []string) (bool, error) {
+// Mark records words about what the scope has come to hold, for the whole run: they are valid after a crash and in forks. The key names the mark within the
+// scope, and a second mark of that key changes nothing. Without words nothing is recorded. Mark reports whether there is a mark.
+//
+// A mark depends on what others in the run have done by then, which may be more when the task runs again. So marks are beside the workflow: a replay copies
+// them from the record.
+func (s *Scope) Mark(ctx context.Context, key string, words []string) (is bool, err error) {
 	if s == nil {
 		return false, nil
 	}
-	_, done := s.Done(key)
-	begun := false
-	if before != "" {
-		_, begun = s.Hint(before)
-	}
-	if !s.Does(key, done || len(words) > 0 && !begun) {
-		return false, nil
-	}
-	if was := s.Recorded(key); was != nil {
-		if err := json.Unmarshal(was.Input, &words); err != nil {
-			return false, err
-		}
+	_, is = s.Done(key)
+	is = s.Does(key, is)
+	if is || len(words) == 0 {
+		return is, nil
 	}
 	lines := []string{markPrefix + oneLine(s.path)}
 	for _, w := range words {
 		lines = append(lines, oneLine(w))
 	}
-	_, err := s.Do(ctx, &Effect{Key: key, Kind: "note", Name: "seen", Input: words, Inside: true, Do: func(ctx context.Context, _ string) (json.RawMessage, error) {
-		return json.RawMessage("{}"), s.Grant(ctx, strings.Join(lines, "\n"))
-	}})
-	return err == nil, err
+	err = s.Afresh(func() error {
+		is = true
+		_, err := s.Do(ctx, &Effect{Key: key, Kind: markKind, Name: markName, Input: words, Inside: true, Do: func(ctx context.Context, _ string) (json.RawMessage, error) {
+			return json.RawMessage("{}"), s.Grant(ctx, strings.Join(lines, "\n"))
+		}})
+		return err
+	})
+	return is && err == nil, err
+}
+
+// cutMark returns what a word of Grant has before a mark and the mark's lines, and reports whether the word is a mark.
+func cutMark(what string) (own, lines string, is bool) {
+	own, lines, is = strings.Cut(what, markPrefix)
+	return own, lines, is && (own == "" || strings.IndexByte(own, ' ') == len(own)-1)
+}
+
+// ofMark reports whether an outcome is that of a mark, whose input is a list. Others of that kind may have any name.
+func ofMark(e *runlog.Settled) bool {
+	return e.Kind == markKind && e.Name == markName && bytes.HasPrefix(e.Input, []byte("["))
+}
+
+// marks reports whether a record is one of the two that a mark leaves.
+func marks(r *runlog.Record) bool {
+	switch {
+	case r.Kind == runlog.KindSettled && bytes.Contains(r.Data, []byte(`"kind":"`+markKind+`","name":"`+markName+`"`)):
+		var e runlog.Settled
+		return json.Unmarshal(r.Data, &e) == nil && ofMark(&e)
+	case r.Kind == runlog.KindEvent:
+		what, is := grantOf(r)
+		_, _, marks := cutMark(what)
+		return is && marks
+	}
+	return false
 }
 
 // Marks calls f with the words of every mark of the run and the path of the scope that they are about, until f returns false.
@@ -88,8 +120,8 @@ func (c *Carrier) Marks() (out []string) {
 		return nil
 	}
 	for _, what := range carried.Granted {
-		if at := strings.Index(what, markPrefix); at >= 0 {
-			out = append(out, what[at:])
+		if _, lines, is := cutMark(what); is {
+			out = append(out, markPrefix+lines)
 		}
 	}
 	return out

@@ -145,7 +145,9 @@ func (v *recovered) note(r *runlog.Record) error {
 		}
 	case *runlog.Settled:
 		m := v.of(r.Path)
-		m.last, m.at = d.Key, r.Seq
+		if !ofMark(d) { // which the task has not done, see Scope.Mark
+			m.last, m.at = d.Key, r.Seq
+		}
 		for _, m := range mail.SteeringOf(d) {
 			v.close(m.Request)
 		}
@@ -408,19 +410,25 @@ func (v *recovered) noteOrigin(d *runlog.RunStarted) {
 
 // grant notes an event if it is a grant.
 func (v *recovered) grant(r *runlog.Record) {
+	if what, is := grantOf(r); is {
+		v.allow(what)
+	}
+}
+
+// grantOf returns the word of a grant, and reports whether an event is one.
+func grantOf(r *runlog.Record) (what string, is bool) {
 	if !bytes.HasPrefix(r.Data, []byte(`{"name":"`+eventGranted+`"`)) {
-		return // as newEvent writes it; nobody else's event is one
+		return "", false // as newEvent writes it; nobody else's event is one
 	}
 	var e runlog.Event
 	var g granted
-	if json.Unmarshal(r.Data, &e) == nil && e.Name == eventGranted && json.Unmarshal(e.Data, &g) == nil {
-		v.allow(g.What)
-	}
+	is = json.Unmarshal(r.Data, &e) == nil && e.Name == eventGranted && json.Unmarshal(e.Data, &g) == nil
+	return g.What, is
 }
 
 // allow notes the word of a grant, which may be a mark.
 func (v *recovered) allow(what string) {
-	if own, lines, is := strings.Cut(what, markPrefix); is && !v.granted[what] {
+	if own, lines, is := cutMark(what); is && !v.granted[what] {
 		all := strings.Split(lines, "\n")
 		v.marks = append(v.marks, mark{own, all[0], all[1:]})
 	}

@@ -163,7 +163,7 @@ func (w *work) loop(ctx context.Context) (g given, err error) {
 		if scope := w.task.Scope(); round > 1 { // its steps may read what the round before gave
 			before, _ := w.part("round", strconv.Itoa(round-1), 1)
 			within := agent.Within(agent.Saw(scope.Marks, scope.Path()+"/"+before))
-			if _, err := scope.Mark(ctx, fmt.Sprintf("rounds/%d", round), "", within); err != nil {
+			if _, err := scope.Mark(ctx, fmt.Sprintf("rounds/%d", round), within); err != nil {
 				return g, err
 			}
 		}

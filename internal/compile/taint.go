@@ -84,9 +84,9 @@ func (w *work) inherits(ctx context.Context) error {
 				w.took = append(w.took, w.saw(id)...)
 			}
 		}
-		_, err := w.task.Scope().Mark(ctx, "inherits", "", agent.Seen(w.took))
+		_, err := w.task.Scope().Mark(ctx, "inherits", agent.Seen(w.took))
 		return err
 	}
-	_, err := w.task.Scope().Mark(ctx, "inherits", "", agent.Within(w.took))
+	_, err := w.task.Scope().Mark(ctx, "inherits", agent.Within(w.took))
 	return err
 }
