@@ -50,24 +50,24 @@ func measure(t *testing.T, binary, dir string, env []string, stdin string, args 
 		t.Fatal(err)
 	}
 	// The usage that wait4 returns counts what this process had before it became that one; VmHWM does not.
-	// It never falls, so what it was last is enough.
-	ended, peak := make(chan struct{}), make(chan int64)
+	// It never falls, so what it was last is enough. The first look is here, since a busy machine may begin a goroutine too late.
+	var err error
+	ended, peak := make(chan struct{}), highWater(cmd.Process.Pid)
 	go func() {
-		most := int64(0)
-		for tick := time.NewTicker(2 * time.Millisecond); ; {
-			most = max(most, highWater(cmd.Process.Pid))
-			select {
-			case <-ended:
-				tick.Stop()
-				peak <- most
-				return
-			case <-tick.C:
-			}
-		}
+		err = cmd.Wait()
+		close(ended)
 	}()
-	err := cmd.Wait()
-	close(ended)
-	m := measured{output: out.String(), peak: <-peak, took: time.Since(start)}
+	for tick := time.NewTicker(2 * time.Millisecond); ; {
+		select {
+		case <-ended:
+			tick.Stop()
+		case <-tick.C:
+			peak = max(peak, highWater(cmd.Process.Pid))
+			continue
+		}
+		break
+	}
+	m := measured{output: out.String(), peak: peak, took: time.Since(start)}
 	if exit, ok := err.(*exec.ExitError); ok {
 		m.code = exit.ExitCode()
 	} else if err != nil {

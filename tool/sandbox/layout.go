@@ -114,7 +114,7 @@ func (l *layout) clone() layout {
 
 // within reports whether a path is a folder or below it.
 func within(dir, name string) bool {
-	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
+	return dir != "" && (name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator)))
 }
 
 // systemLayout returns what all commands see besides their project: programs, libraries and
