@@ -81,6 +81,9 @@ func (p *Policy) names(rule string, t *tool.Tool, c *tool.Call) bool {
 	if slices.Contains(p.Network(), "*") {
 		return false
 	}
+	if rule == "" { // Options.Auto allows it: the net rules alone name where to
+		return true
+	}
 	f := p.facts(t.Name, c.Args)
 	for i := range f.units {
 		u := &f.units[i]

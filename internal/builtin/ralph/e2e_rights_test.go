@@ -39,7 +39,7 @@ func TestSetupNetwork(t *testing.T) {
 	if len(s.server.Requests()) > 0 || fetched.Load() > 0 {
 		t.Errorf("%d requests to a model, %d to the network", len(s.server.Requests()), fetched.Load())
 	}
-	if out, code := s.superstep("", siteRun(append(setup, "--allow", "net(*)")...)...); code != 0 {
+	if out, code := s.superstep("", siteRun(append(setup, "--allow", "net("+strings.TrimPrefix(registry.URL, "http://")+")")...)...); code != 0 {
 		t.Fatalf("exit code %d: %s", code, lastOf(out))
 	}
 	if n := fetched.Load(); n != 3 {
