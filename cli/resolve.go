@@ -37,7 +37,7 @@ func runsResolve(a *app) *cobra.Command {
 	noModel(cmd, a, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ans, err := r.check(a)
-		if err = cmp.Or(err, a.byUser()); err != nil {
+		if err := cmp.Or(err, a.byUser()); err != nil {
 			return err
 		}
 		var output json.RawMessage // see outcome

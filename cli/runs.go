@@ -555,7 +555,7 @@ deny, and at a gate approve and reject. An answer that does not fit is refused b
 	noModel(cmd, a, "run keeps the model that it began with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ans, err := r.check(a)
-		if err = cmp.Or(err, a.byUser()); err != nil {
+		if err := cmp.Or(err, a.byUser()); err != nil {
 			return err
 		}
 		e, info, err := findRun(cmd.Context(), a, args[0])

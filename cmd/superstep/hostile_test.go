@@ -22,9 +22,9 @@ import (
 
 // A writer is a user with a home and a folder, who can write a store.
 type writer struct {
-	t                  *testing.T
-	binary, home, dir  string
-	store, permissions string
+	t                 *testing.T
+	binary, home, dir string
+	store             string
 }
 
 func (w *writer) command(args ...string) *exec.Cmd {

@@ -333,7 +333,7 @@ func (w *world) judge(ctx context.Context, said string, outside map[string]strin
 		return "the configuration of the user's repository was changed or moved away"
 	}
 	allow(root)
-	if b, err := os.ReadFile(filepath.Join(root, "sub/.vscode/tasks.json")); err != nil || string(b) != "mine\n" {
+	if b, err := os.ReadFile(filepath.Join(root, "sub", ".vscode", "tasks.json")); err != nil || string(b) != "mine\n" {
 		return "the user's sub/.vscode/tasks.json was changed or moved away"
 	}
 	_ = os.WriteFile(filepath.Join(root, "work.txt"), []byte("more\n"), 0o600)
@@ -403,7 +403,7 @@ func (w *world) canaries() map[string]string {
 
 // chmodPrograms makes the programs of a copied project executable.
 func chmodPrograms(root string) error {
-	return errors.Join(os.Chmod(filepath.Join(root, "hk"), 0o755), os.Chmod(filepath.Join(root, "tools/hooks/pre-push"), 0o755)) //nolint:gosec // programs
+	return errors.Join(os.Chmod(filepath.Join(root, "hk"), 0o755), os.Chmod(filepath.Join(root, "tools", "hooks", "pre-push"), 0o755)) //nolint:gosec // programs
 }
 
 // allow gives the user all rights on the folders of a tree.

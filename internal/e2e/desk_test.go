@@ -51,7 +51,7 @@ func browser(t *testing.T) context.Context {
 	t.Helper()
 	path := faults.Need(t, faults.Chromium)
 	the.Do(func() {
-		dir, err := os.MkdirTemp("", "superstep-e2e-")
+		dir, err := os.MkdirTemp("", "superstep-e2e-") //nolint:usetesting // it outlives the test
 		if err != nil {
 			the.err = err
 			return

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -126,7 +127,7 @@ func Build(tags string) (path string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-tags="+tags, "-o", latest, "./cmd/superstep")
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-tags="+tags, "-o", latest, "./cmd/superstep")
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
@@ -219,7 +220,7 @@ func (p Program) Value() (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	out, err := exec.Command(path, "--version").Output()
+	out, err := exec.CommandContext(context.Background(), path, "--version").Output()
 	if err != nil {
 		return "", fmt.Errorf("%s --version: %w", path, err)
 	}

@@ -147,7 +147,8 @@ func luaComments(src []byte) (found []span) {
 func templateComments(src []byte) (found []span) {
 	action := regexp.MustCompile(`^\{\{(?:- )?/\*`)
 	for i := 0; i < len(src); {
-		rest, to := src[i:], 0
+		var to int
+		rest := src[i:]
 		switch {
 		case bytes.HasPrefix(rest, []byte("<!--")):
 			to = until(src, i, "-->")

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func lockFile(name string, how int) (*os.File, error) {
 	}
 	for {
 		err = unix.Flock(int(f.Fd()), how) //nolint:gosec // a descriptor
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
@@ -87,7 +88,7 @@ func (b batchFiles) change(running *os.File, f func(now *batch, alone bool) erro
 	err = f(&now, alone)
 	if changed, inner := json.Marshal(now); inner != nil {
 		err = errors.Join(err, inner)
-	} else if string(changed) != string(text) {
+	} else if !bytes.Equal(changed, text) {
 		err = errors.Join(err, b.write(changed))
 	}
 	return err

@@ -101,7 +101,7 @@ func userSettings(home string) []setting {
 	var out []setting
 	names := []string{"/etc/gitconfig"}
 	if home != "" {
-		names = append(names, filepath.Join(home, ".config/git/config"), filepath.Join(home, ".gitconfig"))
+		names = append(names, filepath.Join(home, ".config", "git", "config"), filepath.Join(home, ".gitconfig"))
 	}
 	for _, name := range names {
 		some, _ := readConfig(name, home, 10)

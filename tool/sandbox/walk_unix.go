@@ -45,8 +45,8 @@ func identityOf(st *unix.Stat_t) fileID { return fileID{uint64(st.Dev), st.Ino} 
 
 // A find is an entry of a folder that needs special treatment.
 type find struct {
-	name                           string
-	hidden, protected, link, inner bool // inner: only what is new in it counts
+	name                    string
+	hidden, protected, link bool
 }
 
 // settled is how long a folder must be unchanged before its scan is trusted, since file systems

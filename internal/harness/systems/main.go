@@ -7,6 +7,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -77,7 +78,7 @@ func written(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	cache, err := exec.Command("go", "env", "GOCACHE").Output()
+	cache, err := exec.CommandContext(context.Background(), "go", "env", "GOCACHE").Output()
 	return []string{dir + string(filepath.Separator), strings.TrimSpace(string(cache)) + string(filepath.Separator)}, err
 }
 
