@@ -181,7 +181,7 @@ func (c *crash) failpoints(t *testing.T) {
 				reached++
 				p = c.start(t, dir, "", c.after(t, dir, p)...)
 				if out, err = p.wait(); err != nil {
-					t.Fatalf("%s hit %d, resumed: %v\n%s", point, n, err, p.stderr.String())
+					t.Fatalf("%s hit %d, resumed: %v\n%s%s", point, n, err, p.stderr.String(), out)
 				}
 			}
 			c.finished(t, dir, out)

@@ -124,6 +124,7 @@ func (s *Sandbox) systemLayout() layout {
 	for _, dir := range systemTrees() {
 		s.addSystem(&l, dir)
 	}
+	system := maps.Clone(l.trees) // what follows is the user's: folders of PATH and toolchains, which root may have closed to others
 	if s.opt.Root != "" {
 		l.add(s.opt.Root, true) // what links in it lead to is not the system's
 	}
@@ -154,7 +155,7 @@ func (s *Sandbox) systemLayout() layout {
 		}
 	}
 	if os.Geteuid() == 0 { // whom no mode keeps out
-		for name := range l.trees {
+		for name := range system {
 			if !slices.ContainsFunc(packaged(), func(dir string) bool { return within(dir, name) }) && !within(s.opt.Root, name) && !within(home, name) {
 				l.hide = append(l.hide, unreadable(name)...)
 			}
