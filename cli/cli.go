@@ -71,11 +71,16 @@ func Main(cfg *host.Config, opt *Options) int {
 // does. Several may run at once if each is given its streams.
 func Run(ctx context.Context, cfg *host.Config, opt *Options) int {
 	a := newApp(cfg, opt)
-	a.stops = func(do func(why *signals.Error)) func() {
+	a.stops = whenEnds(ctx)
+	return a.main(ctx)
+}
+
+// whenEnds returns what stops a command when ctx ends, as an interrupt does.
+func whenEnds(ctx context.Context) func(do func(why *signals.Error)) func() {
+	return func(do func(why *signals.Error)) func() {
 		stop := context.AfterFunc(ctx, func() { do(&signals.Error{Signal: os.Interrupt}) })
 		return func() { stop() }
 	}
-	return a.main(ctx)
 }
 
 func (a *app) main(ctx context.Context) int {

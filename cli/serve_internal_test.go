@@ -28,6 +28,7 @@ func TestServeLocalhost(t *testing.T) {
 	a.set.output = "json"
 	t.Chdir(root)
 	ctx, stop := context.WithCancel(t.Context())
+	a.stops = whenEnds(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- serveTools(ctx, a, "localhost:0") }()
 	var at struct{ URL, Token string }
