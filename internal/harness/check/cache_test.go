@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,6 +61,40 @@ func only(dir, pkg, tests string) suite {
 	return suite{dir: dir, packages: []string{module + pkg}, flags: []string{"-short", "-run=^" + tests + "$"}}
 }
 
+// copied copies the files of the repository, as they are now, into a folder of the test. They are an hour old, since Go does not trust files that are new.
+func copied(t *testing.T, from string) string {
+	t.Helper()
+	to, hour := t.TempDir(), time.Now().Add(-time.Hour)
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		name, err2 := filepath.Rel(from, path)
+		switch target := filepath.Join(to, name); {
+		case err != nil || err2 != nil:
+			return fmt.Errorf("%w%w", err, err2)
+		case d.Name() == ".git" || d.Name() == "node_modules":
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		case d.IsDir():
+			return os.MkdirAll(target, 0o700)
+		case d.Type().IsRegular():
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(target, b, 0o700); err != nil { //nolint:gosec // some are scripts
+				return err
+			}
+			return os.Chtimes(target, hour, hour)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
 func root(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", "..", ".."))
@@ -65,6 +102,41 @@ func root(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// After one sentence of package cli has changed, the tests run again that start the command, also those that do not import it, and no others.
+func TestSentenceChanged(t *testing.T) {
+	t.Setenv("GOFLAGS", "-trimpath -buildvcs=false") // so that what was compiled counts in another folder
+	dir := copied(t, root(t))
+	all := []kept{
+		{only(".", "/cmd/superstep", "TestEffortKilled"), true},
+		{only(".", "/cmd/superstep", "TestServeMCP$/^killed"), true}, // with failpoints
+		{only(".", "/internal/docs", "TestCommandsInDocumentation"), true},
+		{only(".", "/runlog/sqlite", "TestOldSchemas"), false},
+		{only(".", "/graph", "TestJoins"), false},
+	}
+	c := newChecked(t, dir)
+	for _, value := range c.env {
+		if strings.HasPrefix(value, "SUPERSTEP_TEST_CHROMIUM=/") {
+			all = append(all, kept{only("internal/e2e", "/internal/e2e", "TestReducedMotion"), true})
+		}
+	}
+	rerun(t, c, all, nil)
+	rerun(t, c, all, func(*kept) bool { return false })
+
+	const file, sentence = "cli/demo.go", "See five agents killed and resumed"
+	b, err := os.ReadFile(filepath.FromSlash(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(b), sentence, "See five agents that are killed and resumed", 1)
+	if changed == string(b) {
+		t.Fatalf("%s does not say %q", file, sentence)
+	}
+	if err := os.WriteFile(filepath.FromSlash(file), []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rerun(t, newChecked(t, dir), all, func(k *kept) bool { return k.again })
 }
 
 // After a server has been replaced by another version, the tests run again that need it, and no others.

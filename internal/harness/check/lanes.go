@@ -22,7 +22,7 @@ func sets() []set {
 	return []set{
 		{"all", "what every change has to pass", [][]string{{"format", "modules", "build"}, {"vet", "test"}}},
 		{"deep", "what takes longer and finds other faults, at most 20 minutes more", [][]string{
-			{"lint"}, {"race"}, {"shuffle"}, {"apart"}, {"whole"}, {"corpora", "systems", "vuln"}, {"timed"},
+			{"lint"}, {"race"}, {"shuffle"}, {"apart"}, {"whole"}, {"corpora", "processes", "systems", "vuln"}, {"timed"},
 		}},
 		{"quick", "what is worth running after every edit", [][]string{{"format", "vet"}, {"most"}}},
 		{"longer", "all tests, what they repeat ten times as often; then with the race detector: hours", [][]string{{"longtest"}, {"longrace"}}},
@@ -44,6 +44,7 @@ func lanes() []lane {
 		{"apart", "the tests of the modules of their own", 10 * time.Minute, modulesApart},
 		{"whole", "the tests that -short leaves out", 10 * time.Minute, whole},
 		{"corpora", "the fuzz targets with all inputs that were ever found", 5 * time.Minute, corpora},
+		{"processes", "a tenth of the scripts of the command, chosen by the day, with processes of their own", 5 * time.Minute, processes},
 		{"systems", "everything compiles for the other systems and for 32 bits", 5 * time.Minute, systems},
 		{"vuln", "known vulnerabilities in what the code calls; VULNDB names a copy of the database", 3 * time.Minute, vuln},
 		{"timed", "the tests that watch a clock, one package after the other", 10 * time.Minute, timedTests},
@@ -149,7 +150,9 @@ func racing(s suite) suite {
 }
 
 // seed returns the seed of the day.
-func (c *check) seed() string { return "-shuffle=" + c.begun.UTC().Format("20060102") }
+func (c *check) seed() string { return c.begun.UTC().Format("20060102") }
+
+func (c *check) shuffled() string { return "-shuffle=" + c.seed() }
 
 func race(ctx context.Context, c *check, p *progress) error {
 	raced, _, err := c.raced(ctx)
@@ -160,8 +163,8 @@ func race(ctx context.Context, c *check, p *progress) error {
 		p.note = "SKIPPED: the race detector needs a C compiler (Debian: apt-get install gcc libc6-dev)"
 		return nil
 	}
-	p.note = c.seed()
-	return c.test(ctx, p, racing(suite{dir: ".", packages: raced, flags: []string{"-short", c.seed()}}))
+	p.note = c.shuffled()
+	return c.test(ctx, p, racing(suite{dir: ".", packages: raced, flags: []string{"-short", c.shuffled()}}))
 }
 
 func shuffle(ctx context.Context, c *check, p *progress) error {
@@ -169,8 +172,8 @@ func shuffle(ctx context.Context, c *check, p *progress) error {
 	if err != nil {
 		return err
 	}
-	p.note = c.seed()
-	return c.test(ctx, p, suite{dir: ".", packages: others, flags: []string{"-short", c.seed()}})
+	p.note = c.shuffled()
+	return c.test(ctx, p, suite{dir: ".", packages: others, flags: []string{"-short", c.shuffled()}})
 }
 
 func modulesApart(ctx context.Context, c *check, p *progress) error {
@@ -180,7 +183,7 @@ func modulesApart(ctx context.Context, c *check, p *progress) error {
 		if err != nil {
 			return err
 		}
-		errs = append(errs, c.test(ctx, p, suite{dir: dir, packages: packages, flags: []string{"-short"}}))
+		errs = append(errs, c.test(ctx, p, suite{dir: dir, packages: packages, flags: []string{"-short", "-count=1"}})) // they reach what go test knows nothing of
 	}
 	return errors.Join(errs...)
 }
@@ -224,6 +227,11 @@ func corpora(ctx context.Context, c *check, p *progress) error {
 	}, nil)
 }
 
+func processes(ctx context.Context, c *check, p *progress) error {
+	p.note = c.seed()
+	return c.test(ctx, p, suite{dir: ".", packages: []string{module + "/cli"}, env: []string{"SUPERSTEP_TEST_PROCESSES=" + c.seed()}, flags: []string{"-short", "-run=^TestScripts$"}})
+}
+
 func systems(ctx context.Context, c *check, _ *progress) error {
 	args := []string{"-C", "internal/harness", "run", "./systems"}
 	for _, dir := range append([]string{"."}, apart()...) {
@@ -265,7 +273,7 @@ func (c *check) all(ctx context.Context, p *progress, wrap func(suite) suite) er
 		if err != nil {
 			return err
 		}
-		errs = append(errs, c.test(ctx, p, wrap(suite{dir: dir, packages: packages, env: []string{"SUPERSTEP_TEST_TIMED=1"}, flags: []string{c.seed(), "-timeout=1h"}})))
+		errs = append(errs, c.test(ctx, p, wrap(suite{dir: dir, packages: packages, env: []string{"SUPERSTEP_TEST_TIMED=1"}, flags: []string{c.shuffled(), "-timeout=1h"}})))
 	}
 	return errors.Join(errs...)
 }
