@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -22,6 +23,7 @@ type script struct {
 	recs  []runlog.Record
 	lanes map[lane][]int  // where records stand, by what names them
 	paths map[string]bool // of records, and those that they are within
+	taken map[lane]taken  // effects that the first records of a fork carry over from its parent
 
 	mu       sync.Mutex
 	cursor   int // the next record
@@ -45,7 +47,7 @@ type lane struct {
 }
 
 func newScript() *script {
-	return &script{lanes: map[lane][]int{}, paths: map[string]bool{}, moved: make(chan struct{}), limits: map[string]func(){}, missing: map[string]int{}}
+	return &script{lanes: map[lane][]int{}, taken: map[lane]taken{}, paths: map[string]bool{}, moved: make(chan struct{}), limits: map[string]func(){}, missing: map[string]int{}}
 }
 
 // laneOf returns the lane of a record.
@@ -71,6 +73,41 @@ func (s *script) add(r runlog.Record) {
 	}
 	s.lanes[l] = append(s.lanes[l], len(s.recs))
 	s.recs = append(s.recs, r)
+	if r.Kind == carry.Kind {
+		s.carried(r.Data)
+	}
+}
+
+// taken is an effect of which the record that follows a snapshot holds more than the records before it: those are in the parent of a fork.
+type taken struct {
+	settled *runlog.Settled
+	intent  *carry.Intent
+	n       int // intents that are not in this log
+}
+
+// carried keeps the effects of a carried record that this log has no records of.
+func (s *script) carried(data json.RawMessage) {
+	var d carry.Data
+	if json.Unmarshal(data, &d) != nil {
+		return
+	}
+	for _, of := range d.Scopes {
+		for _, e := range of.Settled {
+			l := lane{runlog.KindSettled, of.Path, e.Key}
+			if t := s.taken[l]; len(s.lanes[l]) == 0 {
+				t.settled = &e
+				s.taken[l] = t
+			}
+		}
+		for _, i := range of.Intents {
+			if n := i.N - len(s.lanes[lane{runlog.KindIntended, of.Path, i.Key}]); n > 0 {
+				l := lane{runlog.KindSettled, of.Path, i.Key}
+				t := s.taken[l]
+				t.intent, t.n = &i, n
+				s.taken[l] = t
+			}
+		}
+	}
 }
 
 // open begins an epoch that ends at a record.
@@ -253,20 +290,27 @@ func (s *script) recorded(path, key string) *Recorded {
 	defer s.mu.Unlock()
 	i, next := s.nearest(lane{runlog.KindIntended, path, key})
 	settled, due := s.nearest(lane{runlog.KindSettled, path, key})
-	if i < 0 && settled < 0 {
+	before := s.taken[lane{runlog.KindSettled, path, key}]
+	if i < 0 && settled < 0 && before.settled == nil && before.intent == nil {
 		return nil
 	}
 	out := &Recorded{}
 	var was runlog.Settled
-	if settled >= 0 && json.Unmarshal(s.recs[settled].Data, &was) == nil {
-		out.Name, out.Hint, out.Input, out.Spent = was.Name, was.Hint, was.Input, was.Spent
+	if settled < 0 && before.settled != nil {
+		was = *before.settled
+	} else if settled >= 0 {
+		_ = json.Unmarshal(s.recs[settled].Data, &was)
+	}
+	out.Name, out.Hint, out.Input, out.Spent = was.Name, was.Hint, was.Input, was.Spent
+	if i < 0 && before.intent != nil && before.intent.Open && settled < 0 {
+		out.Hint, out.Cost = before.intent.Hint, before.intent.Cost
+	}
+	for n := range before.n + len(s.lanes[lane{runlog.KindIntended, path, key}]) {
+		q := runlog.UnknownKey(key, n+1)
+		out.Once = out.Once || len(s.lanes[lane{runlog.KindAsked, path, q}]) > 0
 	}
 	if i < 0 {
 		return out
-	}
-	for n := range len(s.lanes[lane{runlog.KindIntended, path, key}]) {
-		q := runlog.UnknownKey(key, n+1)
-		out.Once = out.Once || len(s.lanes[lane{runlog.KindAsked, path, q}]) > 0
 	}
 	if due && (!next || settled < i) {
 		return out

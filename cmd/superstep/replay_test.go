@@ -1,10 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/superstep-dev/superstep/cli"
 )
 
 // A replay needs the log and nothing else. Each case takes away something that the run had.
@@ -44,7 +48,7 @@ func TestReplayNeedsOnlyTheLog(t *testing.T) {
 				{"run", "agent", `STEPS [["task",{"agent":"reviewer","prompt":"go"}],["task",{"agent":"nobody","prompt":"x"}],["write_file",{"path":"x","content":"y"}],["no_such",{}]]`, "--trust-project", "--on-ask", "deny"},
 				{"run", "two", "--trust-project"},
 			} {
-				if code, out, errs := w.run(args...); code != 0 && code != 6 {
+				if code, out, errs := w.run(args...); code != 0 && code != cli.ExitPartial {
 					t.Fatalf("%v: exit code %d\n%s%s", args, code, out, errs)
 				}
 			}
@@ -59,5 +63,39 @@ func TestReplayNeedsOnlyTheLog(t *testing.T) {
 				t.Error("a replay asked a model")
 			}
 		})
+	}
+}
+
+// A fork that begins at any record, also within an agent's conversation, is replayed from its log like any other run.
+func TestReplayForksOfAgents(t *testing.T) {
+	w := newSite(t)
+	plant(t, w.dir, map[string]string{".superstep/workflows/two.yaml": "name: two\nsteps:\n" +
+		"  - {id: look, subagent: reviewer, prompt: 'STEPS [[\"glob\",{\"pattern\":\"*.md\"}],[\"glob\",{\"pattern\":\"*.go\"}]]'}\n  - {id: list, tool: glob, args: {pattern: \"*.md\"}}\n"})
+	for _, args := range [][]string{
+		{"run", "two", "--trust-project"},
+		{"run", "agent", `STEPS [["task",{"agent":"reviewer","prompt":"go"}],["glob",{"pattern":"*.md"}]]`, "--trust-project", "--on-ask", "deny"},
+	} {
+		if code, out, errs := w.run(args...); code != 0 && code != cli.ExitPartial {
+			t.Fatalf("%v: exit code %d\n%s%s", args, code, out, errs)
+		}
+		_, shown, _ := w.run("runs", "show", "@last", "-o", "json")
+		var run struct{ ID string }
+		if err := json.Unmarshal([]byte(shown), &run); err != nil || run.ID == "" {
+			t.Fatalf("%v\n%s", err, shown)
+		}
+		_, log, _ := w.run("runs", "export", run.ID)
+		records := strings.Count(log, "\n")
+		if records < 10 {
+			t.Fatalf("%d records\n%s", records, log)
+		}
+		for n := 2; n < records; n++ {
+			code, out, errs := w.run("runs", "fork", run.ID, "--from", "seq:"+strconv.Itoa(n), "--trust-project", "--on-ask", "deny")
+			if code != 0 && code != cli.ExitPartial {
+				t.Fatalf("%s, fork from %d: exit code %d\n%s%s", args[1], n, code, out, errs)
+			}
+			if code, out, errs := w.run("runs", "replay", "@last"); code != 0 {
+				t.Errorf("%s, fork from %d: exit code %d\n%s%s", args[1], n, code, out, errs)
+			}
+		}
 	}
 }
