@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,10 +20,11 @@ import (
 // A batch is what commands of one project have in common that run at the same time, in whatever processes of Superstep: what had been there when
 // the first of them started. So none can hide what it makes behind another that started later.
 type batch struct {
-	Known  []string `json:",omitempty"` // protected files that were there then
-	Kept   []string `json:",omitempty"` // files that Superstep's own tools wrote since
-	Masks  []string `json:",omitempty"` // empty folders that were made to be mounted over
-	Closed []string `json:",omitempty"` // protected files that commands made and that could not be moved aside; it outlasts the batch
+	Began  time.Time // when that was; zero if none runs
+	Known  []string  `json:",omitempty"` // protected files that were there then
+	Kept   []string  `json:",omitempty"` // files that Superstep's own tools wrote since
+	Masks  []string  `json:",omitempty"` // empty folders that were made to be mounted over
+	Closed []string  `json:",omitempty"` // protected files that commands made and that could not be moved aside; it outlasts the batch
 }
 
 // A turn is the part of one command in a batch.
@@ -62,7 +64,7 @@ func lockFile(name string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// change changes the state of the batch, which is read and written under its lock. Alone says that no command runs.
+// change changes the state of the batch, which is read and written under its lock. Alone says that no command runs: f then ends the batch.
 func (b batchFiles) change(running *os.File, f func(now *batch, alone bool) error) (err error) {
 	gate, err := lockFile(b.gate, unix.LOCK_EX)
 	if err != nil {
@@ -82,7 +84,7 @@ func (b batchFiles) change(running *os.File, f func(now *batch, alone bool) erro
 		for _, name := range slices.Backward(now.Masks) {
 			_ = removeEmpty(b.root, name) // unless somebody has put something in it
 		}
-		now.Known, now.Kept, now.Masks = nil, nil, nil
+		now.Masks = nil
 	}
 	now.Closed = existing(now.Closed)
 	err = f(&now, alone)
@@ -124,14 +126,20 @@ func (c *Cmd) begin() (finding, error) {
 		if len(now.Closed) > 0 {
 			return &ClosedError{Folder: s.opt.Root, Paths: now.Closed, Why: "an earlier command"}
 		}
+		if alone {
+			if err := s.afterKill(t.running, now); err != nil {
+				return err
+			}
+		}
 		if found, err = s.look(nil); err != nil {
 			return err
 		}
 		notMask := func(name string) bool { return !slices.Contains(now.Masks, name) }
 		found.protected = keep(found.protected, notMask)
 		if alone {
-			now.Known = existing(found.protected)
+			now.Began, now.Known, now.Kept = time.Now().Add(-settled), existing(found.protected), nil
 		}
+		t.beat()
 		c.remember(found, now.Known, now.Kept)
 		if s.Mode() == Namespaces {
 			c.mask(now, found)
@@ -155,7 +163,10 @@ func (c *Cmd) leave(closed []string) error {
 		return nil
 	}
 	c.turn = nil
-	err := t.files.change(t.running, func(now *batch, _ bool) error {
+	err := t.files.change(t.running, func(now *batch, alone bool) error {
+		if alone {
+			now.end()
+		}
 		now.Closed = slices.Compact(slices.Sorted(slices.Values(append(now.Closed, closed...))))
 		return nil
 	})
@@ -241,11 +252,11 @@ func (c *Cmd) makeMasks(files batchFiles, now *batch) error {
 			}
 			return err
 		}
-		id, err := identityAt(files.root, name)
+		st, err := statAt(files.root, name)
 		if err != nil {
 			return err
 		}
-		c.masks[name] = id
+		c.masks[name] = identityOf(&st)
 	}
 	return nil
 }
@@ -256,18 +267,63 @@ func (c *Cmd) masked(name string) bool {
 	if !ok {
 		return false
 	}
-	id, err := identityAt(c.s.opt.Root, name)
-	return err == nil && id == was
+	st, err := statAt(c.s.opt.Root, name)
+	return err == nil && identityOf(&st) == was
 }
 
-// unmask removes what a killed process has left of its masks.
+func (b *batch) end() { b.Began, b.Known, b.Kept = time.Time{}, nil, nil }
+
+// beat notes, by the time of a file, that a command runs.
+func (t *turn) beat() {
+	if t != nil {
+		_ = os.Chtimes(t.files.running, time.Time{}, time.Now()) // else what it makes is taken for the user's after a kill
+	}
+}
+
+// afterKill moves aside what the commands of a batch have made and is protected, if Superstep was killed while they ran. What was changed
+// later is the user's.
+func (s *Sandbox) afterKill(running *os.File, now *batch) error {
+	info, err := running.Stat()
+	if err != nil || now.Began.IsZero() {
+		return err
+	}
+	c := &Cmd{s: s}
+	c.remember(finding{}, now.Known, now.Kept)
+	found, err := s.look(c)
+	if err != nil {
+		return &ClosedError{Folder: s.opt.Root, Why: err.Error()}
+	}
+	for _, name := range found.protected {
+		st, err := statAt(s.top(name), name)
+		// What a look has opened has changed by that.
+		if changed := timeOf(&st); err == nil && (st.Mode&unix.S_IFMT != unix.S_IFDIR || listable(&st)) && (changed.Before(now.Began) || changed.After(info.ModTime().Add(2*beats))) {
+			c.before[name] = true
+		}
+	}
+	if now.Closed, err = c.settle(); err == nil {
+		now.end()
+	}
+	for _, said := range c.Refusals() {
+		if s.opt.Warn != nil {
+			s.opt.Warn("sandbox: Superstep was killed while a command ran: " + said)
+		}
+	}
+	return err
+}
+
+// unmask removes what a killed process has left of its masks, and what its commands have made and is protected.
 func (s *Sandbox) unmask() {
 	b := s.batchFiles()
 	if _, err := os.Stat(b.state); err != nil || s.opt.Root == "" {
 		return
 	}
 	if running, err := os.OpenFile(b.running, os.O_RDWR|unix.O_NOFOLLOW, 0); err == nil {
-		_ = b.change(running, func(*batch, bool) error { return nil }) // the next command tries again
+		_ = b.change(running, func(now *batch, alone bool) error { // if it fails, the next command tries again
+			if alone {
+				return s.afterKill(running, now)
+			}
+			return nil
+		})
 		_ = running.Close()
 	}
 }

@@ -62,7 +62,7 @@ func newVictim(t *testing.T, mode sandbox.Mode) *victim {
 
 // open gives the project a sandbox as a new process has.
 func (v *victim) open(t *testing.T) {
-	v.s = newSandbox(t, sandbox.Options{Root: v.dir, Cache: v.cache, Mode: v.mode, Hide: isSecret, Protect: isProtected, Masks: []string{".vscode", ".mcp.json", ".husky", ".claude"}})
+	v.s = newSandbox(t, sandbox.Options{Root: v.dir, Cache: v.cache, Mode: v.mode, Hide: isSecret, Protect: isProtected, Masks: []string{".vscode", ".husky", ".claude"}})
 }
 
 // git is what the user does.
@@ -219,7 +219,7 @@ func TestMasks(t *testing.T) {
 	before := v.git(t, "status", "--porcelain", "--ignored")
 	done := make(chan string)
 	go func() {
-		out, _, _ := v.do(t, `git status --porcelain; mkdir .vscode; touch .vscode/x; echo x >.mcp.json; mkdir n; mkdir n/.vscode; sleep 1; ls -a`)
+		out, _, _ := v.do(t, `git status --porcelain; mkdir .vscode; touch .vscode/x; mkdir n; mkdir n/.vscode; sleep 1; ls -a`)
 		done <- out
 	}()
 	time.Sleep(500 * time.Millisecond) // it runs
@@ -230,7 +230,7 @@ func TestMasks(t *testing.T) {
 	if !strings.Contains(out, "Read-only file system") || strings.Contains(out, "??") {
 		t.Error(out)
 	}
-	for _, name := range []string{".vscode", ".mcp.json", ".claude", "n/.vscode"} {
+	for _, name := range []string{".vscode", ".claude", "n/.vscode"} {
 		if _, err := os.Lstat(filepath.Join(v.dir, name)); err == nil {
 			t.Errorf("%s is left", name)
 		}

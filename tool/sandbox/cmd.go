@@ -122,29 +122,39 @@ func (c *Cmd) Wait() error {
 // watch ends the group when the context ends.
 func (c *Cmd) watch() {
 	defer close(c.watched)
-	select {
-	case <-c.ended:
+	if ends(c, c.ctx.Done()) {
 		return
-	case <-c.ctx.Done():
 	}
 	procgroup.Terminate(c.Process)
-	late := time.NewTimer(procgroup.Grace)
-	defer late.Stop()
-	select {
-	case <-c.ended:
+	if ends(c, time.After(procgroup.Grace)) {
 		return
-	case <-late.C:
 	}
 	if c.end != nil { // it ends those that have left the group, too
 		_ = c.Process.Signal(c.end)
-		late.Reset(procgroup.Grace)
-		select {
-		case <-c.ended:
+		if ends(c, time.After(procgroup.Grace)) {
 			return
-		case <-late.C:
 		}
 	}
 	procgroup.Kill(c.Process)
+}
+
+// beats is how often it is noted that a command runs.
+const beats = time.Second
+
+// ends waits for the end of a command, and reports whether that came before something else did.
+func ends[T any](c *Cmd, other <-chan T) bool {
+	beat := time.NewTicker(beats)
+	defer beat.Stop()
+	for {
+		select {
+		case <-c.ended:
+			return true
+		case <-other:
+			return false
+		case <-beat.C:
+			c.turn.beat()
+		}
+	}
 }
 
 // finish checks the files that the command left.

@@ -25,6 +25,7 @@ func (*scanner) look(string, looker, time.Time) (finding, error) {
 	return finding{}, errors.ErrUnsupported
 }
 func (*turn) kept() []string                { return nil }
+func (*turn) beat()                         {}
 func (*Cmd) leave([]string) error           { return nil }
 func (*Cmd) masked(string) bool             { return false }
 func (*Sandbox) keepFile(string)            {}

@@ -76,7 +76,7 @@ type Options struct {
 	Cache string
 	// Temp is where the temporary folder is made. Defaults to os.TempDir().
 	Temp string
-	// Warn, if set, is told why the sandbox refuses further commands, for the user. From any goroutine.
+	// Warn, if set, is told why the sandbox refuses further commands, and what killed ones had made, for the user. From any goroutine.
 	Warn func(text string)
 	// Mode, if set, is what to use; New fails where it does not work. Defaults to the best that works.
 	Mode Mode

@@ -245,9 +245,11 @@ func (w *walk) count(n int) error {
 }
 
 func (f *folder) unchanged(st *unix.Stat_t) bool {
-	changed := time.Unix(int64(st.Ctim.Sec), int64(st.Ctim.Nsec)) //nolint:unconvert // 32 bits on some systems
-	return identityOf(st) == f.id && st.Ctim == f.changed && f.looked.Sub(changed) > settled
+	return identityOf(st) == f.id && st.Ctim == f.changed && f.looked.Sub(timeOf(st)) > settled
 }
+
+// timeOf returns when a file was changed, which no program can set.
+func timeOf(st *unix.Stat_t) time.Time { return time.Unix(int64(st.Ctim.Sec), int64(st.Ctim.Nsec)) } //nolint:unconvert // 32 bits on some systems
 
 // inside looks at the folder that is open.
 func (w *walk) inside(f *folder, at int, inside, secret bool) error {
@@ -396,51 +398,37 @@ func enterAt(top, dir string) (fd int, done func(), err error) {
 	return fd, done, nil
 }
 
-// moveAside renames an entry of a folder to a name that nobody can have guessed.
-func moveAside(top, name string) (to string, err error) {
+// at does something with an entry of a folder.
+func at(top, name string, do func(fd int, base string) error) error {
 	fd, done, err := enterAt(top, filepath.Dir(name))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer done()
-	base := filepath.Base(name)
-	to = refusedName(base)
-	if err := unix.Renameat(fd, base, fd, to); err != nil {
-		return "", fmt.Errorf("rename %s: %w", base, err)
-	}
-	return filepath.Join(filepath.Dir(name), to), nil
+	return do(fd, filepath.Base(name))
+}
+
+// moveAside renames an entry of a folder to a name that nobody can have guessed.
+func moveAside(top, name string) (string, error) {
+	to := refusedName(filepath.Base(name))
+	err := at(top, name, func(fd int, base string) error { return unix.Renameat(fd, base, fd, to) })
+	return filepath.Join(filepath.Dir(name), to), err
 }
 
 // linkAt makes a symbolic link.
 func linkAt(top, name, to string) error {
-	fd, done, err := enterAt(top, filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer done()
-	return unix.Symlinkat(to, fd, filepath.Base(name))
+	return at(top, name, func(fd int, base string) error { return unix.Symlinkat(to, fd, base) })
 }
 
-// identityAt returns the identity of what is at a path.
-func identityAt(top, name string) (id fileID, err error) {
-	fd, done, err := enterAt(top, filepath.Dir(name))
-	if err != nil {
-		return id, err
-	}
-	defer done()
-	var st unix.Stat_t
-	err = unix.Fstatat(fd, filepath.Base(name), &st, unix.AT_SYMLINK_NOFOLLOW)
-	return identityOf(&st), err
+// statAt describes what is at a path.
+func statAt(top, name string) (st unix.Stat_t, err error) {
+	err = at(top, name, func(fd int, base string) error { return unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	return st, err
 }
 
 // removeEmpty removes a folder if it is empty.
 func removeEmpty(top, name string) error {
-	fd, done, err := enterAt(top, filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer done()
-	return unix.Unlinkat(fd, filepath.Base(name), unix.AT_REMOVEDIR)
+	return at(top, name, func(fd int, base string) error { return unix.Unlinkat(fd, base, unix.AT_REMOVEDIR) })
 }
 
 // ours reports whether a file is of this user.
