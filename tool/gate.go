@@ -37,6 +37,7 @@ const (
 type Verdict struct {
 	Decision Decision // Allow, Ask or Deny
 	Rule     string   // the rule that decided, as written, "" for a default
+	Bounded  bool     // no rule allows it; it is allowed since the sandbox bounds it
 	Origin   string   // where the rule comes from: "user", "project", "agent", "built-in", "run"
 	Reason   string   // for the model and for people
 	Subject  string   // what is asked about, in full: the command, the path, the address

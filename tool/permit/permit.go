@@ -331,7 +331,7 @@ func (p *Policy) decide(f *facts) tool.Verdict {
 	case worst != nil && worst.decision == tool.Deny:
 		return worst.verdict()
 	case p.opt.Auto && p.opt.Sandbox == Confined && f.tool == "bash" && !f.outside && !f.malformed && (worst == nil || worst.rule == nil):
-		return tool.Verdict{Decision: tool.Allow, Origin: string(User), Reason: "it stays in the sandbox"}
+		return tool.Verdict{Decision: tool.Allow, Bounded: true, Origin: string(User), Reason: "it stays in the sandbox"}
 	case f.why != "" && !p.bare(f):
 		return tool.Verdict{Decision: tool.Ask, Origin: string(BuiltIn), Reason: "it has to be asked about: " + f.why}
 	case worst != nil:

@@ -539,6 +539,38 @@ func TestTaintNames(t *testing.T) {
 	}
 }
 
+// TestTaintBounded: where the sandbox alone allows commands, the net rules say where they may send something. One for every host says nothing.
+func TestTaintBounded(t *testing.T) {
+	seen := func(*tool.Call) []string { return []string{"web_fetch"} }
+	for _, c := range []struct {
+		rules   []string
+		auto    bool
+		command string
+		want    tool.Decision
+	}{
+		{[]string{"allow net(a.b)"}, true, "curl a.b", "allow"}, {[]string{"allow net(*)"}, true, "curl a.b", "ask"},
+		{[]string{"allow net(a.b)", "allow net(*)"}, true, "curl a.b", "ask"}, {nil, true, "curl a.b", "allow"},
+		{[]string{"allow net(a.b)"}, false, "curl a.b", "ask"}, {[]string{"allow net(a.b)", "ask bash(curl *)"}, true, "curl a.b", "ask"},
+	} {
+		p := policy(t, c.rules...).Bounded(permit.Confined, c.auto)
+		if v := bash(permit.Taint(p, seen), c.command); v.Decision != c.want || v.Bounded && v.Rule != "" {
+			t.Errorf("%q: %+v, want %s", c.rules, v, c.want)
+		}
+		if v := permit.Taint(p, seen).Check(call("bash", map[string]any{"command": c.command, "unsandboxed": true})); v.Decision != tool.Ask {
+			t.Errorf("%q, outside: %+v", c.rules, v)
+		}
+	}
+	// A call that no rule and no sandbox allows names nothing, whatever gate says that it may be made.
+	open := gate(func(*tool.Tool, *tool.Call) tool.Verdict { return tool.Verdict{Decision: tool.Allow, Origin: string(permit.User)} })
+	if v := bash(permit.Taint(open, seen), "curl a.b"); v.Decision != tool.Ask {
+		t.Errorf("%+v", v)
+	}
+}
+
+type gate func(*tool.Tool, *tool.Call) tool.Verdict
+
+func (g gate) Check(t *tool.Tool, c *tool.Call) tool.Verdict { return g(t, c) }
+
 // TestTaintWithoutNetwork: a command that reaches nothing sends nothing.
 func TestTaintWithoutNetwork(t *testing.T) {
 	g := permit.Taint(policy(t, "allow bash"), func(*tool.Call) []string { return []string{"web_fetch"} })

@@ -34,7 +34,7 @@ func (g taint) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
 	}
 	own := v.Origin == string(User) || v.Origin == string(Run) || v.Origin == string(Granted)
 	why := g.asks(t, c)
-	if why == "" || own && g.policy.names(v.Rule, t, c) {
+	if why == "" || own && g.policy.names(&v, t, c) {
 		return v
 	}
 	v.Decision, v.Always, v.Missing, v.Reason = tool.Ask, "", nil, why
@@ -73,15 +73,16 @@ func (g taint) asks(t *tool.Tool, c *tool.Call) string {
 	return "the conversation holds what " + used[i] + " gave, which strangers may have written, and this " + what
 }
 
-// names reports whether the rules that allow a call name where it sends something. Each command of a line needs one that does.
-func (p *Policy) names(rule string, t *tool.Tool, c *tool.Call) bool {
+// names reports whether the rules that allow a call name where it sends something. Each command of a line needs one that does, unless
+// the sandbox alone allows it: the net rules name where to then.
+func (p *Policy) names(v *tool.Verdict, t *tool.Tool, c *tool.Call) bool {
 	if t.Name != "bash" || p == nil {
-		return names(rule, t)
+		return names(v.Rule, t)
 	}
 	if slices.Contains(p.Network(), "*") {
 		return false
 	}
-	if rule == "" { // Options.Auto allows it: the net rules alone name where to
+	if v.Bounded {
 		return true
 	}
 	f := p.facts(t.Name, c.Args)
@@ -94,7 +95,7 @@ func (p *Policy) names(rule string, t *tool.Tool, c *tool.Call) bool {
 			return false
 		}
 	}
-	return names(rule, t)
+	return names(v.Rule, t)
 }
 
 // names reports whether a rule names a host, a command, a server or the very tool.
