@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -241,6 +242,39 @@ func TestAnsweredIsQueued(t *testing.T) {
 		t.Errorf("it is %+v", got)
 	}
 	if taken, err = e.Recover(t.Context(), nil); err != nil || len(taken) != 1 {
+		t.Fatal(taken, err)
+	}
+	ends(t, taken[0], runlog.Completed)
+}
+
+// A worker that looks once leaves word why it has not taken a run, until the next one starts.
+func TestRecoverTells(t *testing.T) {
+	t.Parallel()
+	store := runlog.NewMemory(nil)
+	done := func(context.Context, string) error { return nil }
+	enqueue(t, engine(t, store, named(t, "there", done), named(t, "gone", done)), "gone", "x", nil)
+	workers := func(want int) []unlisted.Worker {
+		t.Helper()
+		all, err := unlisted.Workers(t.Context(), store)
+		if err != nil || len(all) != want {
+			t.Fatalf("the workers are %+v, %v", all, err)
+		}
+		return all
+	}
+	for range 2 {
+		if taken, err := engine(t, store, named(t, "there", done)).Recover(t.Context(), &superstep.RecoverOptions{Place: []string{"gpu"}}); err != nil || len(taken) > 0 {
+			t.Fatal(taken, err)
+		}
+		all := workers(1)
+		if labels, why := unlisted.Lacking(all, "1", "gone", nil); !all[0].Left || labels != nil || !strings.Contains(why, "gone") {
+			t.Errorf("it is %+v: %q, %q", all[0], labels, why)
+		}
+		if labels, why := unlisted.Lacking(all, "1", "there", []string{"gpu"}); len(labels) != 1 || why != "" {
+			t.Errorf("a run that nobody has looked at: %q, %q", labels, why)
+		}
+	}
+	taken, err := engine(t, store, named(t, "there", done), named(t, "gone", done)).Recover(t.Context(), nil)
+	if err != nil || len(taken) != 1 {
 		t.Fatal(taken, err)
 	}
 	ends(t, taken[0], runlog.Completed)

@@ -46,7 +46,7 @@ type RecoverOptions struct {
 // which need a person, and quarantined ones. A run that could not continue, for lack of storage or
 // because of a store error, is skipped for a while, longer each time. Several processes may recover
 // the runs of one store at once: each run is resumed by one of them. It returns the runs it has
-// resumed, which execute until they end or ctx does.
+// resumed, which execute until they end or ctx does. Listings tell why it has not taken others, until the next worker starts.
 func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, error) {
 	o := opt.settled()
 	e.sweep(ctx)
@@ -59,7 +59,21 @@ func (e *Engine) Recover(ctx context.Context, opt *RecoverOptions) ([]*Run, erro
 	if err := e.lookAll(ctx); err != nil {
 		return nil, err
 	}
-	return e.take(ctx, ctx, &o, time.Time{})
+	taken, err := e.take(ctx, ctx, &o, time.Time{})
+	if w := e.describe(o.Place); len(w.Skips) > 0 {
+		w.Left = true
+		if p, err := unlisted.Announce(ctx, e.store, w); err == nil { // else listings tell less
+			_ = p.Stay(ctx)
+		}
+	}
+	return taken, err
+}
+
+// describe returns what listings know of this worker.
+func (e *Engine) describe(place []string) *unlisted.Worker {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return &unlisted.Worker{Place: place, Skips: maps.Clone(e.skips)}
 }
 
 // lookAll lists all runs that wait for a worker. The caller holds taking.
@@ -222,10 +236,7 @@ const announceEvery = 5 * time.Second
 func (e *Engine) announce(ctx context.Context, place []string) {
 	var p *unlisted.Presence
 	for ctx.Err() == nil {
-		w := &unlisted.Worker{Place: place}
-		e.mu.Lock()
-		w.Skips = maps.Clone(e.skips)
-		e.mu.Unlock()
+		w := e.describe(place)
 		if p == nil {
 			p, _ = unlisted.Announce(ctx, e.store, w)
 		} else if p.Renew(ctx, w) != nil && ctx.Err() == nil {

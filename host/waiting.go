@@ -33,17 +33,20 @@ func (h *Host) unservedBy(workers []unlisted.Worker, info *runlog.Info, now time
 	if q == nil {
 		q = &runlog.Queue{}
 	}
+	none := !slices.ContainsFunc(workers, func(w unlisted.Worker) bool { return !w.Left })
+	labels, why := unlisted.Lacking(workers, info.ID, info.Workflow, q.Place)
 	switch {
 	case info.Status == runlog.Queued && now.Before(q.NotBefore):
 		return nil // it waits for a date
-	case info.Status == runlog.Interrupted && len(workers) == 0:
+	case info.Status == runlog.Interrupted && none:
 		return nil // somebody stopped it, perhaps to resume it by hand
-	case len(q.Place) == 0 && len(workers) == 0 && info.IsChild():
+	case len(q.Place) == 0 && none && info.IsChild():
 		return nil // the process of its parent executes it
-	case len(q.Place) == 0 && len(workers) == 0:
+	case none && why != "":
+		return &unserved{"no worker is running, and the last one did not take this run: " + transcript.Line(why), "worker"}
+	case len(q.Place) == 0 && none:
 		return &unserved{"no worker is running", "worker"}
 	}
-	labels, why := unlisted.Lacking(workers, info.ID, info.Workflow, q.Place)
 	if strings.HasPrefix(why, "it comes with the rule ") || strings.HasPrefix(why, "its folder ") {
 		return &unserved{"no worker takes this run: " + transcript.Line(why), "worker"}
 	}

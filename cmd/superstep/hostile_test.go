@@ -126,13 +126,6 @@ func hostile(t *testing.T, binary, store string) {
 		queue(attacker, recipe(project, write), "write_file"):                       "allow write_file",
 		queue(&other, recipe(elsewhere, write)):                                     "its folder " + elsewhere,
 	}
-	asks := queue(attacker, recipe(project, write))
-	worker := victim.command("worker", "--every", "200ms")
-	worker.Stderr = os.Stderr
-	if err := worker.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = worker.Process.Kill(); _ = worker.Wait() })
 	shows := func(id, want string) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
@@ -145,6 +138,17 @@ func hostile(t *testing.T, binary, store string) {
 			}
 		}
 	}
+	victim.run("worker", "--once")
+	for id, why := range refused {
+		shows(id, why) // though no worker is left
+	}
+	asks := queue(attacker, recipe(project, write))
+	worker := victim.command("worker", "--every", "200ms")
+	worker.Stderr = os.Stderr
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = worker.Process.Kill(); _ = worker.Wait() })
 	for id, why := range refused {
 		shows(id, why)
 	}

@@ -19,6 +19,7 @@ import (
 type Worker struct {
 	Place []string          `json:"place,omitempty"` // its labels
 	Skips map[string]string `json:"skips,omitempty"` // by workflow, or SkippedRun: why it could not execute that
+	Left  bool              `json:"left,omitempty"`  // it takes no runs any more: the description tells what it has not taken
 	// hidden reports that the description cannot be read: the store is encrypted with a key that the reader lacks.
 	hidden bool
 }
@@ -30,7 +31,7 @@ const workersPrefix = "worker--"
 
 // encode returns the stored form, with as many reasons as there is room for.
 func (w *Worker) encode() string {
-	out := Worker{Place: w.Place, Skips: map[string]string{}}
+	out := Worker{Place: w.Place, Skips: map[string]string{}, Left: w.Left}
 	for name, why := range w.Skips {
 		out.Skips[clean.Clip(name, 100)] = clean.Clip(clean.Text(why), 100)
 	}
@@ -84,22 +85,24 @@ func (p *Presence) Renew(ctx context.Context, w *Worker) error {
 	return err
 }
 
+// Stay lets go of the description, which the next worker removes.
+func (p *Presence) Stay(ctx context.Context) error { return p.log.Release(ctx) }
+
 // Leave removes the description.
 func (p *Presence) Leave(ctx context.Context) error {
 	return errors.Join(p.log.Release(ctx), p.store.Delete(ctx, p.id))
 }
 
-// Workers returns the workers that take queued runs of the store now.
+// Workers returns the workers that take queued runs of the store now, and the last one that has left without taking some.
 func Workers(ctx context.Context, store runlog.Store) ([]Worker, error) {
 	infos, err := store.Runs(ctx, &runlog.Filter{Prefix: workersPrefix, Status: []runlog.Status{runlog.Importing}})
 	var out []Worker
 	for i := range infos {
-		if infos[i].Owner == "" {
-			continue // it has crashed
-		}
 		var w Worker
 		w.hidden = json.Unmarshal([]byte(infos[i].Summary), &w) != nil
-		out = append(out, w)
+		if infos[i].Owner != "" || w.Left { // else it has crashed
+			out = append(out, w)
+		}
 	}
 	return out, err
 }
@@ -116,9 +119,11 @@ func Lacking(workers []Worker, run, workflow string, place []string) (labels []s
 		if !w.Has(place) {
 			continue
 		}
-		if why = cmp.Or(w.Skips[SkippedRun(run)], w.Skips[clean.Clip(workflow, 100)]); why == "" {
+		said := cmp.Or(w.Skips[SkippedRun(run)], w.Skips[clean.Clip(workflow, 100)])
+		if said == "" && !w.Left {
 			return nil, ""
 		}
+		why = cmp.Or(why, said)
 	}
 	if why != "" {
 		return nil, why
