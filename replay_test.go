@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -198,6 +199,65 @@ func TestReplayOfARunThatWasTakenUp(t *testing.T) {
 	if w.done.Load() != did || checks.Load() != checked {
 		t.Error("the replay did effects")
 	}
+}
+
+// Of two questions of a task one is answered, and the other one when the task runs again. When it asks for that answer depends on the time, which a replay
+// does not have.
+func TestReplayOfAnAnswerToARunningTask(t *testing.T) {
+	t.Parallel()
+	var e *superstep.Engine
+	var rounds atomic.Int32
+	late, looked := make(chan struct{}), make(chan struct{}) // the second answer is there; it was asked for
+	replaying := false
+	part := func(ctx context.Context, run, q string, between func(), effects ...string) error {
+		_, err := graph.Ask[string](ctx, graph.Question{Key: q, Text: q + "?"})
+		between()
+		for _, key := range effects {
+			if err == nil {
+				_, err = graph.Do(ctx, key, func(ctx context.Context, _ string) (int, error) {
+					if key == "a1" {
+						defer close(late)
+						return 1, e.Answer(ctx, run, "second", &runlog.Answer{Key: "b", Value: json.RawMessage(`"yes"`)})
+					}
+					if key == "a2" {
+						<-looked
+					}
+					return 1, nil
+				})
+			}
+		}
+		return err
+	}
+	r := &rig{second: func(ctx context.Context, t *graph.Task) (string, error) {
+		var errs [2]error
+		var both sync.WaitGroup
+		round, asked := rounds.Add(1), make(chan struct{})
+		both.Go(func() {
+			errs[0] = part(ctx, t.Scope().Run(), "a", func() {
+				if replaying {
+					<-asked // earlier than the second answer
+				}
+			}, "a1", "a2")
+		})
+		both.Go(func() {
+			if round > 1 && !replaying {
+				<-late
+			}
+			errs[1] = part(ctx, t.Scope().Run(), "b", func() { close(asked) }, "b1")
+			if round == 2 {
+				close(looked)
+			}
+		})
+		both.Wait()
+		return "2", errors.Join(errs[:]...)
+	}}
+	e = engine(t, runlog.NewMemory(nil), r.workflow(t))
+	run := start(t, e, &superstep.StartOptions{Answer: func(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
+		return &runlog.Answer{Value: json.RawMessage(`"yes"`)}, q.Key == "a"
+	}})
+	ends(t, run, runlog.Completed)
+	replaying = true
+	replays(t, e, run.ID())
 }
 
 func TestReplayFindsAnotherWorkflow(t *testing.T) {

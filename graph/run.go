@@ -225,6 +225,7 @@ func (x *execution) ready(t *pregel.Task[message]) bool {
 		x.woken = map[string]uint64{}
 	}
 	x.woken[path] = head
+	x.journal.Scope(path).Woken()
 	return true
 }
 

@@ -24,6 +24,8 @@ type course interface {
 	afresh(f func() error) error
 	// asked notes that a task has asked a question that has no answer yet.
 	asked(path, key string)
+	// waits reports whether a question is open for the task until a later record, though it has an answer.
+	waits(path, key string) bool
 	// snapshot reports whether the next commit of the graph at a path writes a snapshot. Due is the answer unless a recording decides otherwise.
 	snapshot(path string, due bool) bool
 	// attaches reports whether the next record of that kind and path, the result of a task or a snapshot, may have an attachment. Logs from before there
@@ -51,6 +53,8 @@ func (live) perform(ctx context.Context, of *Scope, e *Effect) (json.RawMessage,
 func (live) afresh(f func() error) error { return f() }
 
 func (live) asked(string, string) {}
+
+func (live) waits(string, string) bool { return false }
 
 func (live) snapshot(_ string, due bool) bool { return due }
 

@@ -209,6 +209,10 @@ var errEnded = fmt.Errorf("%w to its end; open the journal again to be given tha
 // records needed to resume it, from its last KindInner on; the run's own records come from Since. No other graph may use the part until End is called,
 // and none after a graph has ended there, except that an inner graph may be resumed to return its result once more.
 func (j *Journal) Begin(path string) ([]runlog.Record, error) {
+	if path == "" { // an answer that is being written is one of before
+		j.questions.Lock()
+		defer j.questions.Unlock()
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := j.space(path)
@@ -222,7 +226,9 @@ func (j *Journal) Begin(path string) ([]runlog.Record, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", at, errUsed)
 	}
-	s.held = true
+	if s.held = true; path == "" {
+		j.of("").woken = j.info.Head
+	}
 	j.nested = j.nested || path != ""
 	return slices.Clone(s.recs), nil
 }

@@ -18,6 +18,8 @@ func (j *Journal) rebudget(ctx context.Context, r *unlisted.Request) error {
 	if json.Unmarshal(r.Data, &b.Budget) != nil {
 		return nil
 	}
+	j.questions.Lock() // see Quiet
+	defer j.questions.Unlock()
 	j.mu.Lock()
 	b.Budget = b.Budget.Over(j.ledger.given)
 	j.mu.Unlock()

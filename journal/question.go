@@ -116,6 +116,9 @@ func (e *HappenedError) Error() string {
 
 // Ask returns the answer to a question, or a *WaitError while there is none. The question's Key names it within its task. If the question is denied, Ask
 // returns ErrDenied.
+//
+// While the run's graph is run, an answer to a question that was asked before is there only for who is woken after it, see Woken: what else a task does
+// would depend on when it asks again, which no log holds.
 func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, error) {
 	if s == nil {
 		return nil, ErrNoLog
@@ -129,7 +132,7 @@ func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, e
 	j.questions.Lock()
 	defer j.questions.Unlock()
 	answer, asked, answered := s.question(q.Key)
-	if answered {
+	if answered && !s.hidden(q.Key) {
 		if answer.Denied {
 			return nil, fmt.Errorf("%s: %q: %w", s.path, q.Text, ErrDenied)
 		}
@@ -146,6 +149,61 @@ func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, e
 	open := *q
 	open.Path = s.path
 	return nil, &WaitError{open}
+}
+
+// hidden reports whether the answer to a question came after the task was woken.
+func (s *Scope) hidden(key string) bool {
+	s.j.mu.Lock()
+	late := s.j.of(s.path).heard[key] > s.j.wokenAt(s.path) && s.j.space("").held
+	s.j.mu.Unlock()
+	return late || s.j.course.waits(s.path, key)
+}
+
+// Woken notes that the scope's task runs again, with everything inside it, and sees all answers so far. Whoever runs a task again because of an answer
+// calls it first. A run's own graph that is run again wakes all tasks, and a note with the key NextKey("resumed", q) the agent of the scope.
+func (s *Scope) Woken() {
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	s.j.of(s.path).woken = s.j.info.Head
+}
+
+// Quiet calls f, unless nil, while no question is answered and the budget does not change. It reports false, and does not call f, if that has happened
+// since the tasks that could run with it were woken: then the run is to run again.
+func (j *Journal) Quiet(f func()) bool {
+	j.questions.Lock()
+	defer j.questions.Unlock()
+	j.mu.Lock()
+	news := false
+	for path, m := range j.scopes {
+		for _, seq := range m.heard {
+			news = news || seq > j.wokenAt(path)
+		}
+	}
+	j.mu.Unlock()
+	if !news && f != nil {
+		f()
+	}
+	return !news
+}
+
+// WokenAt returns the head of the log when the task was last woken, see Woken, and reports whether a question was asked before that.
+func (s *Scope) WokenAt(q *runlog.Question) (head uint64, asked bool) {
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	head = s.j.wokenAt(s.path)
+	return head, s.j.of(q.Path).posed[q.Key] <= head
+}
+
+// What an agent that waits for an answer continues with while others run, as its notes name it.
+const (
+	resumed   = "resumed"   // the answer
+	withdrawn = "withdrawn" // nothing: it was cancelled
+)
+
+// NextKey is the key of the note, in the scope around that of an agent, which says what the agent continues with while a question of it is open: "resumed"
+// or "withdrawn".
+func (s *Scope) NextKey(next string, q *runlog.Question) string {
+	return next + s.path[strings.LastIndexByte(s.path, '/'):] + "/" + strings.TrimPrefix(q.Path, s.path) + "/" + q.Key
 }
 
 // question reports whether the task has asked the question with that key, and returns the answer, if there is one.

@@ -73,6 +73,9 @@ type memory struct {
 	intents  map[string]intents
 	asked    map[string]runlog.Question
 	answers  map[string]runlog.Answer
+	posed    map[string]uint64              // the records of the questions
+	heard    map[string]uint64              // those of the answers; under "" that of the last record that changed what is left of the budget
+	woken    uint64                         // the head when the task, with everything inside it, was last woken, see Scope.Woken
 	attempts int                            // that failed since the task was last given up
 	given    int                            // how often the task was given up
 	held     map[string]runlog.Amount       // what is set aside, by effect
@@ -154,13 +157,25 @@ func (v *recovered) note(r *runlog.Record) error {
 		put(&m.settled, d.Key, *d)
 		put(&m.intents, d.Key, intents{n: m.intents[d.Key].n})
 		v.ledger.settle(m, d)
-		v.freed = v.freed || d.Kind == kindRun
+		if note, is := strings.CutPrefix(d.Key, resumed+"/"); is && d.Name == resumed {
+			agent, _, _ := strings.Cut(note, "/")
+			v.of(r.Path + "/" + agent).woken = r.Seq
+		}
+		if d.Kind == kindRun {
+			v.freed = true
+			put(&v.of("").heard, "", r.Seq)
+		}
 	case *runlog.Question:
 		m := v.of(r.Path)
 		m.last, m.at = d.Key, r.Seq
 		put(&m.asked, d.Key, *d)
+		put(&m.posed, d.Key, r.Seq)
 	case *runlog.Answer:
-		put(&v.of(r.Path).answers, d.Key, *d)
+		m := v.of(r.Path)
+		put(&m.answers, d.Key, *d)
+		if !asksDuring(r) { // whose answer is waited for
+			put(&m.heard, d.Key, r.Seq)
+		}
 		v.ledger.waited(d.Waited)
 	case *runlog.RunPaused:
 		v.ledger.waited(d.Waited)
@@ -187,10 +202,23 @@ func (v *recovered) note(r *runlog.Record) error {
 		v.grant(r)
 		if b := mail.BudgetOf(r); b != nil {
 			v.ledger.change(b.Budget)
+			put(&v.of("").heard, "", r.Seq)
 			v.close(b.Request)
 		}
 	}
 	return nil
+}
+
+// wokenAt returns the head when a task, or one around it, was last woken.
+func (v *recovered) wokenAt(path string) (head uint64) {
+	for ; ; path = path[:max(0, strings.LastIndexByte(path, '/'))] {
+		if m := v.scopes[path]; m != nil {
+			head = max(head, m.woken)
+		}
+		if path == "" {
+			return head
+		}
+	}
 }
 
 // close notes that a request was recorded; "" means none.

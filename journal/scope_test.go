@@ -186,3 +186,61 @@ func TestAResultThatDoesNotFit(t *testing.T) {
 		t.Errorf("got %d, %v", n, err)
 	}
 }
+
+// An answer to a question is there for who is woken after it, and not for who asks again by chance after it, as long as the run's graph is run.
+func TestAnswersAreSeenByWhoIsWoken(t *testing.T) {
+	j := openRun(t, runlog.NewMemory(nil))
+	begin := func() {
+		t.Helper()
+		if _, err := j.Begin(""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sees := func(path string, want bool) {
+		t.Helper()
+		if _, err := j.Scope(path).Ask(t.Context(), &runlog.Question{Key: "q", Text: "?"}); journal.Waits(err) == want {
+			t.Errorf("%s: got %v, and it sees the answer: %t", path, err, want)
+		}
+	}
+	answer := func(path string) {
+		t.Helper()
+		if err := j.Answer(t.Context(), path, &runlog.Answer{Key: "q", Value: json.RawMessage(`"x"`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quiet := func(want bool) {
+		t.Helper()
+		if called := false; j.Quiet(func() { called = true }) != want || called != want {
+			t.Errorf("it is quiet: %t, want %t", !want, want)
+		}
+	}
+	begin()
+	for _, path := range []string{"a/x", "a/y", "b/x", "c"} {
+		sees(path, false)
+	}
+	quiet(true)
+	answer("a/x")
+	sees("a/x", false)
+	quiet(false)
+	j.Scope("a").Woken()
+	sees("a/x", true)
+	quiet(true)
+	answer("b/x")
+	q := &runlog.Question{Path: "b/x", Key: "q"}
+	if _, err := j.Scope("b").Do(t.Context(), &journal.Effect{Key: j.Scope("b/x").NextKey("resumed", q), Kind: "note", Name: "resumed", Do: func(context.Context, string) (json.RawMessage, error) {
+		return json.RawMessage("{}"), nil
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	sees("b/x", true)
+	answer("a/y")
+	answer("c")
+	sees("a/y", false)
+	sees("c", false)
+	j.End("", false)
+	sees("c", true) // nothing runs
+	quiet(false)
+	begin()
+	sees("a/y", true)
+	quiet(true)
+}

@@ -30,7 +30,7 @@ type script struct {
 	end      int // of the epoch
 	lost     int // those who wait for something that the epoch has no record of
 	cutting  bool
-	waits    map[lane]bool     // for answers, since the epoch began
+	awaited  map[lane]bool     // answers, since the epoch began
 	limits   map[string]func() // how to end the attempts that have a limit, by the paths of their tasks
 	missing  map[string]int    // how many wait for what the epoch has no record of, by path
 	cut      context.CancelCauseFunc
@@ -114,7 +114,7 @@ func (s *script) carried(data json.RawMessage) {
 func (s *script) open(end int, cut context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end, s.cut, s.cutting, s.lost, s.waits = end, cut, false, 0, map[lane]bool{}
+	s.end, s.cut, s.cutting, s.lost, s.awaited = end, cut, false, 0, map[lane]bool{}
 	s.change()
 }
 
@@ -359,8 +359,25 @@ func (s *script) timeout(ctx context.Context, path string, _ time.Duration, caus
 func (s *script) asked(path, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waits[lane{runlog.KindAnswered, path, key}] = true
+	s.awaited[lane{runlog.KindAnswered, path, key}] = true
 	s.change()
+}
+
+// waits implements course. When a replay runs the tasks again, more answers may be there than were. An agent that continues with one by a note has not
+// seen it before.
+func (s *script) waits(path, key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for agent, at := path, strings.LastIndexByte(path, '/'); at > 0; at = strings.LastIndexByte(agent, '/') {
+		for _, next := range []string{resumed, withdrawn} {
+			note := (&Scope{path: agent}).NextKey(next, &runlog.Question{Path: path, Key: key})
+			if i := s.find(lane{runlog.KindSettled, agent[:at], note}); i >= 0 && i < s.end {
+				return true
+			}
+		}
+		agent = agent[:at]
+	}
+	return false
 }
 
 // due returns the answer or record beside the workflow that is due. It holds an answer back until the task has found the question open: with the answer already
@@ -379,7 +396,7 @@ func (s *script) due(late bool) *runlog.Record {
 		return nil
 	}
 	var a runlog.Answer
-	if json.Unmarshal(r.Data, &a) == nil && !late && !s.waits[lane{r.Kind, r.Path, a.Key}] {
+	if json.Unmarshal(r.Data, &a) == nil && !late && !s.awaited[lane{r.Kind, r.Path, a.Key}] {
 		return nil
 	}
 	return r

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -154,13 +155,13 @@ func (k *task) jobKey() string { return jobPrefix + k.name }
 func (k *task) cancelKey() string { return "cancelled/" + k.name }
 
 func (k *task) noteCancelled(ctx context.Context) error {
-	return k.note(ctx, k.cancelKey(), "cancel", k.job.Agent)
+	return k.note(ctx, k.cancelKey(), "cancel", k.job.Agent, "")
 }
 
 // note records something that has no outcome.
-func (k *task) note(ctx context.Context, key, kind, name string) error {
+func (k *task) note(ctx context.Context, key, kind, name, hint string) error {
 	_, err := k.parent.Do(ctx, &journal.Effect{
-		Key: key, Kind: kind, Name: name, Inside: true,
+		Key: key, Kind: kind, Name: name, Inside: true, Hint: hint,
 		Do: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage("{}"), nil },
 	})
 	return err
@@ -175,7 +176,7 @@ func (k *task) noteQueued(ctx context.Context) error {
 	if !k.parent.Does(key, true) {
 		return nil // in older logs it was not
 	}
-	return k.note(ctx, key, "note", k.job.Agent)
+	return k.note(ctx, key, "note", k.job.Agent, "")
 }
 
 // What an agent that waits for an answer continues with while others run.
@@ -184,18 +185,21 @@ const (
 	withdrawn = "withdrawn" // nothing: it was cancelled
 )
 
-func (k *task) nextKey(q *journal.WaitError, next string) string {
-	return fmt.Sprintf("%s/%s/%s/%s", next, k.name, strings.TrimPrefix(q.Question.Path, k.scope.Path()), q.Question.Key)
-}
-
-// recorded reports whether the agent went on with that.
+// recorded reports whether the agent went on with that, now that it was woken this time. The note of a later time names the head of the log then.
 func (k *task) recorded(q *journal.WaitError, next string) bool {
-	_, is := k.parent.Hint(k.nextKey(q, next))
-	return is
+	hint, is := k.parent.Hint(k.scope.NextKey(next, &q.Question))
+	woken, _ := strconv.ParseUint(hint, 10, 64)
+	head, _ := k.scope.WokenAt(&q.Question)
+	return is && woken <= head
 }
 
 func (k *task) noteNext(ctx context.Context, q *journal.WaitError, next string) error {
-	return k.note(ctx, k.nextKey(q, next), "note", next)
+	key := k.scope.NextKey(next, &q.Question)
+	hint, is := k.parent.Hint(key)
+	if head, asked := k.scope.WokenAt(&q.Question); asked && !is {
+		hint = strconv.FormatUint(head, 10)
+	}
+	return k.note(ctx, key, "note", next, hint)
 }
 
 // cancelled reports whether the agent was cancelled before it began to work, or before a

@@ -178,6 +178,7 @@ func (k *desk) attend(b *background) {
 		if !k.resume(b) {
 			return
 		}
+		k.task.Scope().Inner(b.place).Woken()
 	}
 }
 
@@ -297,6 +298,7 @@ func (k *desk) converse(lead *agent.Agent, w *agent.Work) (*agent.Outcome, error
 		if !again {
 			return out, err
 		}
+		k.task.Scope().Woken()
 	}
 }
 
