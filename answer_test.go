@@ -81,6 +81,35 @@ func TestAnswerJustBeforeThePause(t *testing.T) {
 	}
 }
 
+// An answer that comes between the last look for answers and the pause prevents the pause, which would be for nothing.
+func TestAnswerAtThePause(t *testing.T) {
+	var e *superstep.Engine
+	var waits atomic.Pointer[string] // the run, once nothing runs in it
+	r := &rig{second: func(ctx context.Context, t *graph.Task) (string, error) {
+		out, err := asksWhich(ctx, t)
+		if err != nil {
+			id := t.Scope().Run()
+			waits.Store(&id)
+		}
+		return out, err
+	}}
+	e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: []*workflow.Workflow{r.workflow(t)}, Now: func() time.Time {
+		if id := waits.Swap(nil); id != nil { // it notes since when it waits
+			if err := e.Answer(t.Context(), *id, "second", answered("now")); err != nil {
+				t.Error(err)
+			}
+		}
+		return time.Now()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	if out := ends(t, start(t, e, nil), runlog.Completed); string(out.Output) != `"a  b:1now"` {
+		t.Errorf("got %+v", out)
+	}
+}
+
 func TestStopAtASafePoint(t *testing.T) {
 	release := make(chan struct{})
 	r := &rig{}

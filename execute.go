@@ -307,6 +307,7 @@ func (e *Engine) execute(ctx context.Context, r *Run, l *launching) Outcome {
 	defer deaf()
 	silent := false // it waited for nothing that is open
 	for {
+		j.Scope("").Woken() // also where no graph says so
 		res, err := e.within(ctx, j, l.workflow, exec)
 		wait, waits := errors.AsType[*pregel.WaitingError](err)
 		_, changed := errors.AsType[*graph.ChangedError](err)
@@ -340,11 +341,13 @@ func (e *Engine) execute(ctx context.Context, r *Run, l *launching) Outcome {
 			return pause(ctx, j, res, err, wait.Paths)
 		}
 		select {
-		case <-late: // an answer came when nothing was left to hear it
-			continue
+		case <-late: // perhaps long ago
 		default:
 		}
-		if open := len(j.Open()); open == 0 && !silent && j.Short() == nil { // as above, and nobody is told yet
+		if !j.Quiet(nil) { // an answer came when nothing was left to hear it
+			continue
+		}
+		if open := len(j.Open()); open == 0 && !silent && j.Short() == nil { // it says that it waits, and perhaps does no longer
 			silent = true
 			continue
 		} else if open > 0 {
@@ -366,8 +369,8 @@ func (e *Engine) execute(ctx context.Context, r *Run, l *launching) Outcome {
 		if answered == 0 && r.rests() != nil && j.Pausing() == nil {
 			return record(ctx, j, res, graph.ErrStopped)
 		}
-		if answered == 0 {
-			out := pause(ctx, j, res, err, wait.Paths)
+		var out Outcome
+		if answered == 0 && j.Quiet(func() { out = pause(ctx, j, res, err, wait.Paths) }) {
 			out.Err = errors.Join(out.Err, refused)
 			return out
 		}
