@@ -351,7 +351,7 @@ func (p *agentPane) key(k tea.KeyPressMsg) tea.Cmd {
 	case t.keys.is(k, "runs"):
 		return t.showRuns()
 	case t.keys.is(k, "stopAgent"):
-		return t.stopAgent(task)
+		return t.stopAgent(task, k)
 	case t.keys.is(k, "nextAgent"), t.keys.is(k, "prevAgent"):
 		beside := p.beside(task)
 		by := 1
@@ -466,8 +466,8 @@ func (t *Terminal) addressed() string {
 	return ""
 }
 
-// stopAgent stops a sub-agent when asked twice, or says why it cannot be stopped alone.
-func (t *Terminal) stopAgent(task *transcript.Task) tea.Cmd {
+// stopAgent stops a sub-agent when Esc is pressed twice, or a letter and the question are answered, or says why it cannot be stopped alone.
+func (t *Terminal) stopAgent(task *transcript.Task, k tea.KeyPressMsg) tea.Cmd {
 	switch {
 	case task == nil || t.run == nil:
 		t.say("no agent is selected")
@@ -478,16 +478,19 @@ func (t *Terminal) stopAgent(task *transcript.Task) tea.Cmd {
 	case t.run.ended:
 		t.say("no process executes run " + t.run.id + "; /resume executes it again")
 		return nil
-	case t.view.talks() && task.Depth == 0: // its lead is all there is
-		if t.sure.pressed(t, "stop "+task.Path, "the same key again stops the agent at its next checkpoint; a message resumes it") {
-			return t.stopRun()
-		}
-		return nil
-	case task.Depth == 0:
+	case task.Depth == 0 && !t.view.talks():
 		t.fail(errors.New(transcript.Line(called(task)) + " is a step of the workflow, which cannot be stopped alone; ^C twice stops the run, and /resume resumes it"))
 		return nil
-	case t.sure.pressed(t, "stop "+task.Path, "the same key again stops "+transcript.Line(called(task))+"; who asked for it is told so, and continues"):
-		return t.stopAgentAt(task)
+	}
+	name, then, stop := transcript.Line(called(task)), "who asked for it is told so, and continues", func() tea.Cmd { return t.stopAgentAt(task) }
+	if task.Depth == 0 { // its lead is all there is
+		name, then, stop = "the agent", "at its next checkpoint; a message resumes it", t.stopRun
+	}
+	switch {
+	case k.Text != "":
+		t.asks("Stop "+name+"?", then, stop)
+	case t.sure.pressed(t, "stop "+task.Path, "the same key again stops "+name+"; "+then):
+		return stop()
 	}
 	return nil
 }

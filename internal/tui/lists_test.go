@@ -420,27 +420,63 @@ func TestRunsPane(t *testing.T) {
 	h.press("esc", "esc") // the page, then the marks
 	h.until("RUNS", "Needs you")
 	h.moves = true
-	// It deletes what has ended, when asked twice.
+	// It deletes what has ended, when that is chosen.
 	h.press("end", "d")
-	h.until("d again deletes run bad00001")
-	h.press("d")
+	h.until("Delete run bad00001?", "nothing brings them back")
+	h.golden("runs-delete")
+	h.press("down", "enter")
 	if p := h.until("deleting run bad00001: done", "fast0001"); strings.Contains(p, "  bad00001") {
 		t.Errorf("it is still there:\n%s", p)
 	}
 	if !slices.Contains(h.commands, "runs rm -- bad00001") {
 		t.Errorf("commands: %q", h.commands)
 	}
-	// It cancels what runs, when asked twice, and deletes nothing that runs.
+	// It cancels what runs, and deletes nothing that runs.
 	h.press("/", "s", "l", "o", "w", "enter", "d")
 	h.until("is running")
-	h.press("x", "up", "x") // another key in between
-	h.until("x again cancels run slow0001")
 	h.press("x")
+	h.until("Cancel run slow0001?")
+	h.press("enter") // no
+	h.until("RUNS", "slow0001")
+	h.press("x", "down", "enter")
 	h.until("■ slow0001  cancelled")
 	// It resumes.
 	h.press("esc", "home")
-	h.press("R")
+	h.press("R", "down", "enter")
 	h.until("ship ship000")
+}
+
+// Words that were meant for the composer change no run, and Enter after them says no to what a letter has asked.
+func TestWordsChangeNoRun(t *testing.T) {
+	t.Parallel()
+	h := newHarbour(t)
+	h.fleet()
+	h.look()
+	h.moves = true
+	for _, text := range []string{"please add a test", "Read the address, and resume", "xx", "dd", "ddd", "RR", "mixxed", "Really", "yes", "y", "n", "pppp", "stop passing", "add"} {
+		for _, open := range [][]string{{"tab", "r"}, {"tab", "r", "end"}, {"tab", "r", "down", "down"}} {
+			h.press(open...)
+			for _, r := range text {
+				if r == ' ' {
+					h.press("space")
+				} else {
+					h.press(string(r))
+				}
+			}
+			if _, asks := h.top().(*choosePane); asks {
+				h.press("enter")
+			}
+			for range 6 {
+				h.press("esc")
+			}
+			h.compose.set("")
+		}
+	}
+	if len(h.commands) > 0 || len(h.started) > 0 {
+		t.Errorf("commands %q, started %q", h.commands, h.started)
+	}
+	h.press("tab", "r")
+	h.until("Needs you (2)", "Running (1)", "slow0001", "bad00001")
 }
 
 func TestRunsPaneOfThousands(t *testing.T) {
@@ -588,7 +624,7 @@ func TestAddressed(t *testing.T) {
 	}
 }
 
-// A step of the graph cannot be stopped alone, and an agent is stopped when that is asked for twice.
+// A step of the graph cannot be stopped alone, and an agent is stopped when that is chosen.
 func TestStopAgent(t *testing.T) {
 	t.Parallel()
 	h := showAgent(t, "agents", "plan", 10)
@@ -598,12 +634,10 @@ func TestStopAgent(t *testing.T) {
 	}
 	h = showAgent(t, "subagents", "work/task_batch[1.1]/reader[2]", 50)
 	h.press("s")
-	if !strings.Contains(h.notice, "the same key again stops reader/2") {
-		t.Errorf("%q", h.notice)
-	}
-	h.press("down", "s")
-	if !strings.Contains(h.notice, "the same key again") {
-		t.Errorf("another key in between: %q", h.notice)
+	h.until("Stop reader/2?", "continues")
+	h.press("s", "enter")
+	if len(h.panes) != 1 || h.notice != "" {
+		t.Errorf("letters stop it: %d panes, %q", len(h.panes), h.notice)
 	}
 }
 

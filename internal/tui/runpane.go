@@ -670,7 +670,7 @@ func (v *runPane) key(k tea.KeyPressMsg) tea.Cmd {
 		t.compose.set("/budget " + limit)
 		t.setFocus(onComposer)
 	case t.keys.is(k, "stopAgent"):
-		return t.stopAgent(v.chosen())
+		return t.stopAgent(v.chosen(), k)
 	case t.keys.is(k, "open"):
 		if task := v.chosen(); task != nil {
 			return t.openAgent(task.Path)
@@ -680,7 +680,7 @@ func (v *runPane) key(k tea.KeyPressMsg) tea.Cmd {
 	case t.keys.is(k, "up"), t.keys.is(k, "down"):
 		v.move(t.keys.is(k, "up"))
 	case t.keys.is(k, "pause"):
-		return t.pause()
+		t.asks("Pause this run?", "at its next checkpoint; /resume resumes it", t.pause)
 	default:
 		scrollKey(k, &v.scroll, v.height)
 	}

@@ -36,10 +36,9 @@ type runsPane struct {
 	filter string
 	typing bool
 
-	hay     map[string]string
-	stamp   string // of what the list was made of
-	marks   []string
-	confirm twice
+	hay   map[string]string
+	stamp string // of what the list was made of
+	marks []string
 }
 
 // runFacts are what the summary of a run tells in a list.
@@ -413,21 +412,21 @@ func (p *runsPane) act(k tea.KeyPressMsg, i *runlog.Info) tea.Cmd {
 			t.say("run " + id + " is running")
 			return nil
 		}
-		return t.start(&Start{Run: id})
+		t.asks("Resume run "+id+"?", "the run goes on, which may cost something", func() tea.Cmd { return t.start(&Start{Run: id}) })
 	case t.keys.is(k, "cancelRun"):
 		if i.Status.Ended() {
 			t.fail(fmt.Errorf("run %s has ended: there is nothing to cancel; d deletes it", id))
 			return nil
 		}
-		if p.confirm.pressed(t, "cancel "+id, "x again cancels run "+id+" for good; to stop it for now, open it and press p") {
+		t.asks("Cancel run "+id+"?", "for good; to stop it for now, open it and press p", func() tea.Cmd {
 			return t.do("cancelling run "+id, func(ctx context.Context, e *superstep.Engine) error { return e.Cancel(ctx, id) }, p.again)
-		}
+		})
 	case t.keys.is(k, "deleteRun"):
 		if i.Status == runlog.Running {
 			t.fail(fmt.Errorf("run %s is running; x cancels it, then it can be deleted", id))
 			return nil
 		}
-		if p.confirm.pressed(t, "delete "+id, "d again deletes run "+id+" and its log; nothing brings it back") {
+		t.asks("Delete run "+id+"?", "the run and its log; nothing brings them back", func() tea.Cmd {
 			return t.do("deleting run "+id, func(ctx context.Context, _ *superstep.Engine) error {
 				_, err := t.backend.Command(ctx, "runs", "rm", "--", id)
 				return err
@@ -439,7 +438,7 @@ func (p *runsPane) act(k tea.KeyPressMsg, i *runlog.Info) tea.Cmd {
 				p.marks = slices.DeleteFunc(p.marks, func(m string) bool { return m == id })
 				p.again()
 			})
-		}
+		})
 	case t.keys.is(k, "forkRun"):
 		t.open(id)
 		return t.showHistory()

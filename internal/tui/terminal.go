@@ -591,7 +591,7 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 		}
 		return nil
 	case t.keys.is(k, "back") && t.card == nil && t.escapes():
-		return t.stopAgent(t.view.chosen())
+		return t.stopAgent(t.view.chosen(), k)
 	}
 	switch t.focus {
 	case onCard:

@@ -107,6 +107,19 @@ type choosePane struct {
 	query  string
 	popup  popup
 	done   func(offer) tea.Cmd
+	sure   bool // letters choose nothing
+}
+
+// asks has the user choose, by keys that no text has, whether something happens. A letter may be part of a sentence that was meant for the composer.
+func (t *Terminal) asks(question, does string, act func() tea.Cmd) {
+	p := newChoosePane(t, question, []offer{{text: "no"}, {text: "yes", about: does}}, func(o offer) tea.Cmd {
+		if o.text != "yes" {
+			return nil
+		}
+		return act()
+	})
+	p.sure = true
+	t.push(p)
 }
 
 func newChoosePane(t *Terminal, name string, offers []offer, done func(offer) tea.Cmd) *choosePane {
@@ -117,11 +130,17 @@ func newChoosePane(t *Terminal, name string, offers []offer, done func(offer) te
 
 func (p *choosePane) title() string { return p.name }
 func (p *choosePane) hints() string {
+	if p.sure {
+		return "↑↓ choose · Enter take it · Esc back"
+	}
 	return "type to filter · ↑↓ choose · Enter take it · Esc back"
 }
 
 func (p *choosePane) draw(w, h int) []string {
 	out := []string{"", " " + p.name + ": " + p.query + "▏"}
+	if p.sure {
+		out[1] = " " + p.name
+	}
 	if len(p.popup.offers) == 0 {
 		return append(out, p.t.pal.Dim("   nothing"))
 	}
@@ -137,7 +156,7 @@ func (p *choosePane) key(k tea.KeyPressMsg) tea.Cmd {
 		o := p.popup.offers[p.popup.sel]
 		p.t.pop()
 		return p.done(o)
-	case typeInto(&p.query, k):
+	case !p.sure && typeInto(&p.query, k):
 		p.popup.offers, p.popup.sel = match(p.query, p.offers), 0
 	}
 	return nil
