@@ -370,3 +370,56 @@ func TestScriptIsReleased(t *testing.T) {
 		e.Close()
 	})
 }
+
+// A second step of a script under the key of a first one is an error: it would be taken for done.
+func TestScriptKeys(t *testing.T) {
+	child, err := workflow.Script("child", "", func(_ context.Context, _ *workflow.Steps, in struct{ N string }) (string, error) { return in.N, nil }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(ctx context.Context, s *workflow.Steps, key, n string) error {
+		return s.Call(ctx, key, "child", map[string]string{"N": n}, nil)
+	}
+	pay := func(ctx context.Context, key string) error {
+		_, err := graph.Once(ctx, key, func(context.Context, string) (int, error) { return 0, nil })
+		return err
+	}
+	for want, steps := range map[string]func(ctx context.Context, s *workflow.Steps) error{
+		`sleep "nap" is used twice in one attempt (both at script_test.go:`: func(ctx context.Context, s *workflow.Steps) error {
+			return errors.Join(s.Sleep(ctx, "nap", 1), s.Sleep(ctx, "nap", 1))
+		},
+		`call "c" is used twice`: func(ctx context.Context, s *workflow.Steps) error {
+			return errors.Join(call(ctx, s, "c", "a"), call(ctx, s, "c", "b"))
+		},
+		`effect "charge" is used`: func(ctx context.Context, _ *workflow.Steps) error {
+			return errors.Join(pay(ctx, "charge"), pay(ctx, "charge"))
+		},
+		`effect "nap" is used twice`: func(ctx context.Context, s *workflow.Steps) error {
+			return errors.Join(s.Sleep(ctx, "nap", 1), pay(ctx, "nap"))
+		},
+		`such as "nap/2"`: func(ctx context.Context, s *workflow.Steps) error {
+			return errors.Join(pay(ctx, "nap"), s.Sleep(ctx, "nap", 1))
+		},
+		"": func(ctx context.Context, s *workflow.Steps) error {
+			return errors.Join(call(ctx, s, "a", "a"), call(ctx, s, "b", "b"), s.Sleep(ctx, "c", 1), pay(ctx, "d"))
+		},
+	} {
+		w, err := workflow.Script("steps", "", func(ctx context.Context, s *workflow.Steps, _ struct{}) (string, error) { return "done", steps(ctx, s) },
+			&workflow.ScriptOptions{Uses: []string{"child"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: []*workflow.Workflow{w, child}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := e.Start(t.Context(), "steps", json.RawMessage(`{}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := run.Wait(t.Context())
+		if err != nil || (out.Err == nil) != (want == "") || out.Err != nil && !strings.Contains(out.Err.Error(), want) {
+			t.Errorf("got %+v, %v; want %q", out, err, want)
+		}
+	}
+}

@@ -119,8 +119,8 @@ func (e *LimitError) FailureCode() string { return "limit" }
 
 // Work is the assignment of an agent.
 type Work struct {
-	// Key names this use of the agent within its task, so that one task can run
-	// several. "" will do for the only one.
+	// Key names this use of an agent within its scope. One attempt of a task that runs several gives each
+	// a Key, or a scope, of its own: else the error is a *journal.UsedError. "" will do for the only one.
 	Key    string
 	Prompt string // what the user says, at most maxPrompt; may be "" with Messages that await an answer
 	// Messages is the conversation so far, before the Prompt: every call in it has its result. They
@@ -210,6 +210,7 @@ func (a *Agent) Run(ctx context.Context, scope *journal.Scope, w *Work) (*Outcom
 type run struct {
 	*Agent
 	scope   *journal.Scope
+	owner   *journal.Scope // the same as it was given, in which each key is used once
 	work    *Work
 	prefix  string
 	turns   int
@@ -243,7 +244,7 @@ type run struct {
 const maxPrompt = 1 << 20
 
 func (a *Agent) begin(scope *journal.Scope, w *Work) (*run, error) {
-	r := &run{Agent: a, caller: a.Name, scope: scope, work: w, prefix: w.Key, quota: make([]int, len(a.Limits.Calls)), unfit: map[string]int{}}
+	r := &run{Agent: a, caller: a.Name, scope: scope.Reuse(), owner: scope, work: w, prefix: w.Key, quota: make([]int, len(a.Limits.Calls)), unfit: map[string]int{}}
 	if r.prefix != "" {
 		r.prefix += "/"
 	}
@@ -369,7 +370,7 @@ type begun struct {
 func (r *run) announce(ctx context.Context) error {
 	made := r.made()
 	e := &journal.Effect{Key: r.prefix + "agent", Kind: "agent", Name: r.Name, Input: made, Cost: runlog.Amount{Agents: 1}, Inside: true}
-	began, err := journal.Do(ctx, r.scope, e, func(ctx context.Context, _ string) (begun, error) {
+	began, err := journal.Do(ctx, r.owner, e, func(ctx context.Context, _ string) (begun, error) {
 		if made.Unpriced {
 			return begun{made.IDs, made.Seen}, r.unpriced(ctx)
 		}

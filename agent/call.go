@@ -81,6 +81,9 @@ const FirstCall = "turn-0/call-0"
 // like those of Run. A failure of the tool is a result, not an error.
 func (a *Agent) Call(ctx context.Context, scope *journal.Scope, w *Work, c model.Call) (tool.Result, error) {
 	r, err := a.begin(scope, w)
+	if err == nil {
+		_, err = scope.Use("call", callKey(r.prefix, 0, 0))
+	}
 	if err != nil {
 		return tool.Result{}, err
 	}

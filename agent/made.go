@@ -55,7 +55,7 @@ func (r *run) made() *agentStarted {
 	}
 	out.System, out.Turns, out.Single, out.Window = r.Prompt, r.turns, r.Limits.Single, r.window
 	out.Unpriced = !priced && r.scope.CountsMoney()
-	if out.IDs = r.scope.Run() + "/" + r.scope.Path(); r.scope == nil {
+	if out.IDs = r.scope.Run() + "/" + r.scope.Path(); r.scope.Run() == "" {
 		out.IDs = rand.Text() // nothing else is told apart by it
 	}
 	if r.work.Seen == nil {

@@ -161,7 +161,7 @@ func (r *run) rule(ctx context.Context, v *tool.Verdict, c model.Call) (ruling, 
 	switch {
 	case !r.Strict && (r.scope.Granted(what) || r.scope.Granted(exact) || r.covered(c)):
 		rule.Decision, rule.Origin = tool.Allow, "run"
-	case r.Headless || r.scope == nil:
+	case r.Headless || r.scope.Run() == "":
 		rule.Decision, rule.Nobody = tool.Deny, true
 	default:
 		for _, p := range v.Parts {

@@ -20,8 +20,17 @@ import (
 // Ask performs one model turn for a task that is not an agent, such as a choice or a summary. Like a turn of an agent, it is an effect in the log and
 // counts toward the budget of the run: its possible cost is reserved before it begins (*runlog.BudgetError if too little is left) and replaced by the
 // actual cost. The key names the turn within the task. If the answer cannot be read, the model is told so, at most twice.
-func Ask(ctx context.Context, scope *journal.Scope, m model.Model, key string, req *model.Request) (*model.Response, error) {
-	r := &run{Agent: &Agent{Name: scope.Path(), Model: m}, scope: scope, work: &Work{}, quiet: true}
+func Ask(ctx context.Context, scope *journal.Scope, m model.Model, key string, req *model.Request) (resp *model.Response, err error) {
+	free, err := scope.Use("turn", key)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			free()
+		}
+	}()
+	r := &run{Agent: &Agent{Name: scope.Path(), Model: m}, scope: scope.Reuse(), work: &Work{}, quiet: true}
 	r.out.Messages = slices.Clone(req.Messages)
 	if err := r.unpricedTurn(ctx, key); err != nil {
 		return nil, err

@@ -31,21 +31,20 @@ type Question = runlog.Question
 // The Default of the question is the answer if the question is denied, or if the run has no log. Without one
 // these are errors, [journal.ErrDenied] and [journal.ErrNoLog].
 func Ask[T any](ctx context.Context, q Question, check ...func(T) error) (answer T, err error) {
-	t, err := taskOf(ctx)
+	s, err := scopeOf(ctx)
 	if err != nil {
 		return answer, fmt.Errorf("question %q: %w", cmp.Or(q.Key, q.Text), err)
 	}
-	if q.Key == "" && t != nil {
-		if q.Key = "answer"; !t.asked.take(q.Key) {
-			return answer, errors.New("it asks several questions; give each a Key of its own")
-		}
-	}
+	q.Key = cmp.Or(q.Key, "answer")
 	if err := offer[T](&q); err != nil {
 		return answer, fmt.Errorf("question %q: %w", cmp.Or(q.Key, q.Text), err)
 	}
 	key, text := q.Key, q.Text
 	for round := 2; ; round++ {
-		given, err := t.Scope().Ask(ctx, &q)
+		if _, err := s.Use("question", q.Key); err != nil {
+			return answer, err
+		}
+		given, err := s.Ask(ctx, &q)
 		if len(q.Default) > 0 && (errors.Is(err, journal.ErrDenied) || errors.Is(err, journal.ErrNoLog)) {
 			given, err = q.Default, nil
 		}
@@ -63,7 +62,7 @@ func Ask[T any](ctx context.Context, q Question, check ...func(T) error) (answer
 		if wrong == nil {
 			return answer, nil
 		}
-		if t == nil {
+		if s.Run() == "" {
 			return answer, fmt.Errorf("the default of %q: %w", text, wrong)
 		}
 		q.Key = fmt.Sprintf("%s-%d", key, round)

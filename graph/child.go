@@ -44,7 +44,7 @@ type Detachable interface {
 // distinguishes the child runs of one task. It may be called again with the same key.
 func (t *Task) Child(ctx context.Context, key string, w Nested, inputs json.RawMessage, c *Child) (*runlog.End, error) {
 	d, ok := w.(Detachable)
-	if t.scope == nil || t.opt.Children == nil || !ok {
+	if !t.logged() || t.opt.Children == nil || !ok {
 		out, err := w.RunNested(ctx, inputs, t.Nested(key))
 		return &runlog.End{Status: runlog.Completed, Output: out}, err
 	}

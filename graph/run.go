@@ -272,7 +272,7 @@ func (x *execution) missed(ctx context.Context, n *node, t *pregel.Task[message]
 	pause, again := x.pause(n, x.path(t), attempt, err)
 	var unfit *SchemaError
 	halt := Halts(err)
-	again = again && !halt && !errors.As(err, &unfit) // whose attempts are used up
+	again = again && !halt && !errors.As(err, &unfit) && !errors.As(err, new(*journal.UsedError)) // whose attempts are used up, or would end alike
 	scope := x.journal.Scope(x.path(t))
 	took, _ := scope.Took()
 	record := &runlog.TaskFailed{Node: n.Name, Key: t.Key, Step: t.Step, Attempt: attempt, Error: err.Error(), Final: !again, Late: n.isLate(err), Took: took}

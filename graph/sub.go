@@ -109,11 +109,11 @@ func (f *core) uses() []string {
 func (t *Task) PassOver(paths ...string) {
 	for _, p := range paths {
 		switch own := pregel.Path(t.node, t.key, t.visit); {
-		case p == "" && t.scope == nil:
+		case p == "" && !t.logged():
 			p = own
 		case p == "":
 			p = t.scope.Path()
-		case t.scope == nil: // then they are those within the inner graph
+		case !t.logged(): // then they are those within the inner graph
 			p = own + "/" + p
 		}
 		t.inside = append(t.inside, p)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
@@ -27,8 +28,7 @@ type Task struct {
 	any      bool     // it may run others too
 	child    *Child   // see Node.Child
 	parts    names
-	asked    names // the keys of questions that were given none
-	scope    *journal.Scope
+	scope    *journal.Scope // of the attempt
 	opt      *RunOptions
 }
 
@@ -36,7 +36,7 @@ type Task struct {
 func (t *Task) again(attempt int) {
 	t.attempt, t.sends, t.vote, t.inside = attempt, nil, pregel.Halt, nil
 	t.parts.clear()
-	t.asked.clear()
+	t.scope = t.scope.Attempt()
 }
 
 // names is the set of names in use. Its methods may be called from several goroutines.
@@ -198,8 +198,8 @@ func (t *Task) Emit(ctx context.Context, name string, data any) error {
 	return t.scope.Emit(ctx, name, data)
 }
 
-// Scope returns the task's part of the log: effects, questions, events. If the run has no log, it
-// returns nil, which may be used like any other Scope.
+// Scope returns the task's part of the log: effects, questions, events. If the run has no log, effects are performed without a record. Each key may be used
+// once, see [Do]; an agent uses the key of its Work.
 func (t *Task) Scope() *journal.Scope {
 	if t == nil {
 		return nil
@@ -207,39 +207,58 @@ func (t *Task) Scope() *journal.Scope {
 	return t.scope
 }
 
-// taskKey is the key of the *Task in the context of a node.
-type taskKey struct{}
+// logged reports whether the run has a log.
+func (t *Task) logged() bool { return t.scope.Run() != "" }
+
+// scopeKey is the key of the *journal.Scope in the context of a node.
+type scopeKey struct{}
 
 // within returns the context that a node of the task is given, for [Do], [Once] and [Ask].
 func (t *Task) within(ctx context.Context) context.Context {
-	if t == nil || t.scope == nil {
-		return ctx
+	if t == nil {
+		return &bare{Context: ctx}
 	}
-	return context.WithValue(ctx, taskKey{}, t)
+	return context.WithValue(ctx, scopeKey{}, t.scope)
 }
 
-// errNoTask is the error for a context that belongs to no node.
-var errNoTask = errors.New("graph: the context is not that of a node; pass on the one that the node was given")
+// bare is the context of a node that has no task. It makes a scope when one is needed.
+type bare struct {
+	context.Context //nolint:containedctx // it is one
 
-// taskOf returns the task in whose context a node runs, nil in a run without a log.
-func taskOf(ctx context.Context) (*Task, error) {
-	t, ok := ctx.Value(taskKey{}).(*Task)
-	if !ok {
-		return nil, errNoTask
+	scope atomic.Pointer[journal.Scope]
+}
+
+// Value returns the scope of the node, or a value of the context around it.
+func (b *bare) Value(key any) any {
+	if key != (scopeKey{}) {
+		return b.Context.Value(key)
 	}
-	return t, nil
+	if b.scope.Load() == nil {
+		b.scope.CompareAndSwap(nil, (*journal.Scope)(nil).Attempt())
+	}
+	return b.scope.Load()
+}
+
+// scopeOf returns the scope of the task in whose context a node runs.
+func scopeOf(ctx context.Context) (*journal.Scope, error) {
+	s, ok := ctx.Value(scopeKey{}).(*journal.Scope)
+	if !ok {
+		return nil, errors.New("graph: the context is not that of a node; pass on the one that the node was given")
+	}
+	return s, nil
 }
 
 // apart returns a context without the task of the run in which this one is begun.
 func apart(ctx context.Context) context.Context {
-	return context.WithValue(ctx, taskKey{}, (*Task)(nil))
+	return context.WithValue(ctx, scopeKey{}, (*journal.Scope)(nil))
 }
 
 // Do performs an effect of a node at most once where possible: when the node is run again, after a
 // crash or for another attempt, Do returns the recorded outcome. The context must be the node's. The
-// key names the effect within its task. The key passed to fn is equally stable, for services that
-// accept idempotency keys. A crash between the effect and its record repeats it. In a run without a
-// log Do calls fn. A context that is not a node's is an error.
+// key names the effect within its task, and each effect of a task needs a key of its own: a second
+// use in one attempt is a *journal.UsedError, unless the effect has failed. The key passed to fn is
+// equally stable, for services that accept idempotency keys. A crash between the effect and its
+// record repeats it. In a run without a log Do calls fn. A context that is not a node's is an error.
 func Do[T any](ctx context.Context, key string, fn func(ctx context.Context, key string) (T, error)) (T, error) {
 	return do(ctx, key, journal.RepeatByKey, fn)
 }
@@ -251,9 +270,9 @@ func Once[T any](ctx context.Context, key string, fn func(ctx context.Context, k
 }
 
 func do[T any](ctx context.Context, key string, repeat journal.Repeat, fn func(ctx context.Context, key string) (T, error)) (out T, err error) {
-	t, err := taskOf(ctx)
+	s, err := scopeOf(ctx)
 	if err != nil {
 		return out, fmt.Errorf("effect %q: %w", key, err)
 	}
-	return journal.Do(ctx, t.Scope(), &journal.Effect{Key: key, Kind: "do", Name: key, Repeat: repeat}, fn)
+	return journal.Do(ctx, s, &journal.Effect{Key: key, Kind: "do", Name: key, Repeat: repeat}, fn)
 }

@@ -42,7 +42,7 @@ func (j *Journal) CancelPart(path string) bool {
 // Cancel must return quickly. It is not called any more after stop is called, and never in a replay or without a log.
 func (s *Scope) Cancellable(cancel func()) (stop func()) {
 	stop = func() {}
-	if s != nil {
+	if !s.off() {
 		_ = s.Afresh(func() error { stop = s.cancellable(cancel); return nil })
 	}
 	return stop

@@ -26,7 +26,7 @@ func (j *Journal) Clean(data json.RawMessage) json.RawMessage {
 
 // Clean returns JSON as the store of the run would keep it.
 func (s *Scope) Clean(data json.RawMessage) json.RawMessage {
-	if s == nil {
+	if s.off() {
 		return data
 	}
 	return s.j.Clean(data)

@@ -74,7 +74,7 @@ func (live) failed(string, int) *runlog.TaskFailed { return nil }
 
 // course returns the course of the scope's run, live for a run without a log.
 func (s *Scope) course() course {
-	if s == nil {
+	if s.off() {
 		return live{}
 	}
 	return s.j.course

@@ -71,9 +71,21 @@ func (e *DivergedError) Error() string {
 
 // Do performs an effect at most once where possible: if an outcome is recorded, Do returns it. If only an intent is recorded, Do repeats the effect if
 // it is repeatable, and otherwise asks a user (*WaitError). A failure is recorded too, but the next Do tries again. The outcome is durable when Do
-// returns. If the budget does not cover the effect, it does not begin (*BudgetError).
+// returns. If the budget does not cover the effect, it does not begin (*BudgetError). In one attempt of the task, the key of an effect that has succeeded
+// cannot be used again (*UsedError), see [Scope.Attempt].
 func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
-	if s == nil {
+	if err := s.take(e.use(), e.Name, e.Key); err != nil {
+		return nil, err
+	}
+	out, err := s.do(ctx, e)
+	if err != nil {
+		s.free(e.Key)
+	}
+	return out, err
+}
+
+func (s *Scope) do(ctx context.Context, e *Effect) (json.RawMessage, error) {
+	if s.off() {
 		return e.Do(ctx, rand.Text()) // a key that nothing else has
 	}
 	j := s.j
@@ -155,6 +167,14 @@ func (s *Scope) Do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	return j.of(s.path).settled[e.Key].Output, nil // as it is recorded: the store may have taken secrets out
 }
 
+// use returns how a *UsedError names the effect.
+func (e *Effect) use() string {
+	if e.Kind == "agent" {
+		return e.Kind
+	}
+	return "effect"
+}
+
 // partial returns what there was of the output of an effect that failed, nil for nothing.
 func partial(err error) json.RawMessage {
 	part, ok := errors.AsType[interface {
@@ -196,7 +216,7 @@ func (j *Journal) tries(path, key string) {
 
 // First notes that the running effect of the task with that key has its first output, such as the first token of a model. Only the first call counts.
 func (s *Scope) First(key string) {
-	if s == nil {
+	if s.off() {
 		return
 	}
 	now := s.j.opt.Now()
@@ -231,7 +251,7 @@ func (s *Scope) recover(ctx context.Context, e *Effect, intents int) (out json.R
 
 // Begun shows the current followers of the run that an effect has begun, which is recorded when it has ended.
 func (s *Scope) Begun(e *Effect) {
-	if s == nil {
+	if s.off() {
 		return
 	}
 	if input, err := encodeInput(e); err == nil {
@@ -270,7 +290,7 @@ func (e *Effect) told(out json.RawMessage) (json.RawMessage, error) {
 
 // Done returns the output of an effect of the task, and reports whether the effect has succeeded.
 func (s *Scope) Done(key string) (output json.RawMessage, done bool) {
-	if s == nil {
+	if s.off() {
 		return nil, false
 	}
 	s.j.mu.Lock()
@@ -281,7 +301,7 @@ func (s *Scope) Done(key string) (output json.RawMessage, done bool) {
 
 // Hint returns the recorded Hint of an effect of the task, and reports whether the effect has begun.
 func (s *Scope) Hint(key string) (hint string, begun bool) {
-	if s == nil {
+	if s.off() {
 		return "", false
 	}
 	if e := s.Recorded(key); e != nil {

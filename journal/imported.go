@@ -17,7 +17,7 @@ func (j *Journal) Imported() *runlog.Imported {
 
 // Imported works like [Journal.Imported]. Without a log it returns nil.
 func (s *Scope) Imported() *runlog.Imported {
-	if s == nil {
+	if s.off() {
 		return nil
 	}
 	return s.j.Imported()
@@ -26,7 +26,7 @@ func (s *Scope) Imported() *runlog.Imported {
 // Own returns the key under which to record a permission decision. It is key itself, or in an imported run a key that no record of the file can have, so
 // that the file cannot allow anything.
 func (s *Scope) Own(key string) string {
-	if s == nil {
+	if s.off() {
 		return key
 	}
 	s.j.mu.Lock()

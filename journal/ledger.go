@@ -283,7 +283,7 @@ func (m *memory) lack(key, path string, short *runlog.BudgetError) error {
 // Affords returns a *BudgetError if an amount exceeds the budget that is neither used nor reserved, and notes that the task waits for it. It reserves
 // nothing. The key names the purpose of the amount within the task.
 func (s *Scope) Affords(key string, need runlog.Amount) error {
-	if s == nil {
+	if s.off() {
 		return nil
 	}
 	j := s.j
@@ -301,7 +301,7 @@ func (s *Scope) Affords(key string, need runlog.Amount) error {
 // AffordsWithin works like [Scope.Affords], for the expected total cost of the tasks within the scope. If one of them has already begun, it returns nil:
 // the check passed before the run was resumed.
 func (s *Scope) AffordsWithin(key string, need runlog.Amount) error {
-	if s != nil && s.j.begunWithin(s.path) {
+	if !s.off() && s.j.begunWithin(s.path) {
 		return nil
 	}
 	return s.Affords(key, need)
@@ -357,7 +357,7 @@ func (j *Journal) Late() *runlog.BudgetError {
 
 // Low returns the limit whose soft share is used up, for an agent to be told, or "" if there is none.
 func (s *Scope) Low() string {
-	if s == nil {
+	if s.off() {
 		return ""
 	}
 	j := s.j
@@ -381,4 +381,4 @@ func (s *Scope) Low() string {
 }
 
 // CountsMoney reports whether the budget of the run has a limit on money.
-func (s *Scope) CountsMoney() bool { return s != nil && s.j.Budget().Money > 0 }
+func (s *Scope) CountsMoney() bool { return !s.off() && s.j.Budget().Money > 0 }

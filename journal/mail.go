@@ -37,7 +37,7 @@ func (j *Journal) rebudget(ctx context.Context, r *unlisted.Request) error {
 // new. Before is "", or the key of the turn that the agent was about to end with; if its task has done anything since, which depends on that end,
 // Steered returns nothing new. Compact reports that a user wants the agent to sum up the conversation before these messages.
 func (s *Scope) Steered(ctx context.Context, key, agent, work, turn, before string) (texts []string, compact bool, err error) {
-	if s == nil {
+	if s.off() {
 		return nil, false, nil
 	}
 	_, told := s.Done(key)

@@ -32,7 +32,7 @@ type mark struct {
 // A mark depends on what others in the run have done by then, which may be more when the task runs again. So marks are beside the workflow: a replay copies
 // them from the record.
 func (s *Scope) Mark(ctx context.Context, key string, words []string) (is bool, err error) {
-	if s == nil {
+	if s.off() {
 		return false, nil
 	}
 	_, is = s.Done(key)
@@ -81,7 +81,7 @@ func marks(r *runlog.Record) bool {
 
 // Marks calls f with the words of every mark of the run and the path of the scope that they are about, until f returns false.
 func (s *Scope) Marks(f func(path string, words []string) bool) {
-	if s == nil {
+	if s.off() {
 		return
 	}
 	own := s.ownGrant()
@@ -97,7 +97,7 @@ func (s *Scope) Marks(f func(path string, words []string) bool) {
 
 // IsChild reports whether the run is the child of another one.
 func (s *Scope) IsChild() bool {
-	if s == nil {
+	if s.off() {
 		return false
 	}
 	s.j.mu.Lock()

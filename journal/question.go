@@ -19,7 +19,7 @@ import (
 
 // Listen works like [Journal.Listen]. Without a log there are no answers.
 func (s *Scope) Listen() (answered <-chan struct{}, stop func()) {
-	if s == nil {
+	if s.off() {
 		return nil, func() {}
 	}
 	return s.j.Listen()
@@ -36,13 +36,14 @@ func (e *WaitError) Error() string {
 // Waits reports that the task has not ended. It always returns true.
 func (e *WaitError) Waits() bool { return true }
 
-// Waits reports whether an error means that a task has not failed but waits: the error, or one that it wraps, has a method Waits that returns true.
+// Waits reports whether an error means that a task has not failed but waits: the error, or one that it wraps, has a method Waits that returns true, and none
+// is a *UsedError.
 func Waits(err error) bool {
 	var w interface {
 		error
 		Waits() bool
 	}
-	return errors.As(err, &w) && w.Waits()
+	return errors.As(err, &w) && w.Waits() && !errors.As(err, new(*UsedError))
 }
 
 // ErrDenied reports that a question was denied instead of answered.
@@ -120,7 +121,7 @@ func (e *HappenedError) Error() string {
 // While the run's graph is run, an answer to a question that was asked before is there only for who is woken after it, see Woken: what else a task does
 // would depend on when it asks again, which no log holds.
 func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, error) {
-	if s == nil {
+	if s.off() {
 		return nil, ErrNoLog
 	}
 	j := s.j
@@ -363,7 +364,7 @@ func Post(ctx context.Context, store runlog.Store, id, path string, a *runlog.An
 
 // Open lists the open questions of the scope and of all scopes inside it, ordered by path and key.
 func (s *Scope) Open() []runlog.Question {
-	if s == nil {
+	if s.off() {
 		return nil
 	}
 	return slices.DeleteFunc(s.j.Open(), func(q runlog.Question) bool {
@@ -407,7 +408,7 @@ func asksDuring(r *runlog.Record) bool {
 //
 // The questions are beside the workflow: a replay copies them from the record, since it does not perform the effect. Without a log Asker returns nil.
 func (s *Scope) Asker(ctx context.Context) (ask func(ctx context.Context, stopped <-chan struct{}, q *runlog.Question) (json.RawMessage, error), err error) {
-	if s == nil {
+	if s.off() {
 		return nil, nil
 	}
 	for _, key := range s.openDuring() {

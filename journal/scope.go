@@ -14,12 +14,17 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// A Scope gives one task access to its run's log. A nil Scope belongs to a run without a log: effects are performed without a record, events are
-// dropped, and questions fail.
+// A Scope gives one task access to its run's log. A nil Scope, and the one that Attempt makes of it, belong to a run without a log: effects are performed
+// without a record, events are dropped, and questions fail.
 type Scope struct {
-	j    *Journal
-	path string
+	j     *Journal // nil without a log
+	path  string
+	used  *uses // nil if nobody counts
+	again bool  // keys may be used again, see Reuse
 }
+
+// off reports whether the scope belongs to a run without a log.
+func (s *Scope) off() bool { return s == nil || s.j == nil }
 
 // Scope returns the part of the log that belongs to the task at that path.
 func (j *Journal) Scope(path string) *Scope {
@@ -31,7 +36,7 @@ func (j *Journal) Scope(path string) *Scope {
 
 // Path returns the identity of the task, "" without a log.
 func (s *Scope) Path() string {
-	if s == nil {
+	if s.off() {
 		return ""
 	}
 	return s.path
@@ -39,7 +44,7 @@ func (s *Scope) Path() string {
 
 // Run returns the ID of the run, "" without a log.
 func (s *Scope) Run() string {
-	if s == nil {
+	if s.off() {
 		return ""
 	}
 	return s.j.id
@@ -48,7 +53,7 @@ func (s *Scope) Run() string {
 // Traceparent returns the place of an effect of the task in the trace of the run, as W3C Trace Context writes it; of the task itself if the key is "". It
 // returns "" for an effect that is not to know, see Journal.Trace. It is the same that the telemetry of the log gives.
 func (s *Scope) Traceparent(key string) string {
-	if s == nil {
+	if s.off() {
 		return ""
 	}
 	s.j.mu.Lock()
@@ -69,7 +74,9 @@ func (s *Scope) Inner(name string) *Scope {
 	if s == nil {
 		return nil
 	}
-	return s.j.Scope(s.path + "/" + name)
+	inner := *s
+	inner.path += "/" + name
+	return &inner
 }
 
 // Grant records that something is allowed from now on, in the whole run. The caller chooses the word what that names the permission; Grant has no other
@@ -80,7 +87,7 @@ func (s *Scope) Grant(ctx context.Context, what string) error {
 
 // ownGrant returns the prefix of the grants that are valid in the run: grants from an imported file are not.
 func (s *Scope) ownGrant() string {
-	if s == nil {
+	if s.off() {
 		return ""
 	}
 	s.j.mu.Lock()
@@ -93,7 +100,7 @@ func (s *Scope) ownGrant() string {
 
 // Granted reports whether Grant was called in the run with the same word.
 func (s *Scope) Granted(what string) bool {
-	if s == nil {
+	if s.off() {
 		return false
 	}
 	what = s.ownGrant() + what
@@ -104,7 +111,7 @@ func (s *Scope) Granted(what string) bool {
 
 // Grants returns all grants of the run, sorted.
 func (s *Scope) Grants() []string {
-	if s == nil {
+	if s.off() {
 		return nil
 	}
 	own := s.ownGrant()
@@ -128,7 +135,7 @@ type granted struct {
 
 // Attempts returns how many attempts of the task have failed since the task last failed for good.
 func (s *Scope) Attempts() int {
-	if s == nil {
+	if s.off() {
 		return 0
 	}
 	s.j.mu.Lock()
@@ -138,7 +145,7 @@ func (s *Scope) Attempts() int {
 
 // GivenUp returns how often the task has failed for good before the run was resumed.
 func (s *Scope) GivenUp() int {
-	if s == nil {
+	if s.off() {
 		return 0
 	}
 	s.j.mu.Lock()
@@ -148,7 +155,7 @@ func (s *Scope) GivenUp() int {
 
 // Emit records an event of the task. The event is durable when Emit returns.
 func (s *Scope) Emit(ctx context.Context, name string, data any) error {
-	if s == nil {
+	if s.off() {
 		return nil
 	}
 	if name == cut.Event {
@@ -163,7 +170,7 @@ func (s *Scope) Emit(ctx context.Context, name string, data any) error {
 
 // Live shows an event to the current followers of the run. It is not recorded.
 func (s *Scope) Live(name string, data any) {
-	if s == nil || !s.j.hub.followed() {
+	if s.off() || !s.j.hub.followed() {
 		return
 	}
 	if e, err := newEvent(name, data); err == nil {
@@ -199,7 +206,7 @@ func (s *Scope) Begin() { s.begin(false) }
 func (s *Scope) Placed() { s.begin(true) }
 
 func (s *Scope) begin(placed bool) {
-	if s == nil {
+	if s.off() {
 		return
 	}
 	now := s.j.opt.Now()
@@ -218,7 +225,7 @@ func (s *Scope) begin(placed bool) {
 // Took returns for how long the scope's task has executed since Begin, and how long it waited before, in milliseconds. It starts the clock of the next
 // attempt.
 func (s *Scope) Took() (took, queued int64) {
-	if s == nil {
+	if s.off() {
 		return 0, 0
 	}
 	now := s.j.opt.Now()

@@ -21,7 +21,7 @@ type seats struct {
 // replay, and without a log, Sit does not wait. If stopped is closed first, Sit returns ok false.
 func (s *Scope) Sit(ctx context.Context, stopped <-chan struct{}) (rise func(), ok bool, err error) {
 	rise, ok = func() {}, true
-	if s != nil {
+	if !s.off() {
 		err = s.Afresh(func() (err error) { rise, ok, err = s.sit(ctx, stopped); return err })
 	}
 	return rise, ok, err

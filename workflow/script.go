@@ -69,16 +69,20 @@ func Script[In, Out any](name, description string, run func(ctx context.Context,
 }
 
 // Sleep waits for a while. The end of the wait is recorded when it begins: a resumed run waits only for the rest. If the run is told to stop, the wait
-// continues when it is resumed.
+// continues when it is resumed. A second Sleep of a key is a *journal.UsedError.
 func (s *Steps) Sleep(ctx context.Context, key string, d time.Duration) error {
+	if _, err := s.Scope().Use("sleep", key); err != nil {
+		return err
+	}
+	scope := s.Scope().Reuse()
 	until := &journal.Effect{Key: key + "/until", Kind: "timer", Name: key, Input: d.String()}
-	end, err := journal.Do(ctx, s.Scope(), until, func(context.Context, string) (time.Time, error) {
+	end, err := journal.Do(ctx, scope, until, func(context.Context, string) (time.Time, error) {
 		return s.clock.Now().Add(d).UTC().Round(0), nil
 	})
 	if err != nil {
 		return err
 	}
-	_, err = journal.Do(ctx, s.Scope(), &journal.Effect{Key: key, Kind: "sleep", Name: key}, func(ctx context.Context, _ string) (any, error) {
+	_, err = journal.Do(ctx, scope, &journal.Effect{Key: key, Kind: "sleep", Name: key}, func(ctx context.Context, _ string) (any, error) {
 		for left := end.Sub(s.clock.Now()); left > 0; left = end.Sub(s.clock.Now()) {
 			select {
 			case <-s.clock.After(left):
@@ -105,22 +109,27 @@ func (asleep) Error() string { return "the run was stopped" }
 func (asleep) Waits() bool { return true }
 
 // Call runs a workflow, which must be among the Uses of the script, within the run, and decodes its output into out. The inputs encode as a JSON object.
+// A second Call of a key is a *journal.UsedError.
 func (s *Steps) Call(ctx context.Context, key, workflow string, inputs, out any) error {
 	w, err := s.Workflow(workflow)
+	if err == nil {
+		_, err = s.Scope().Use("call", key)
+	}
 	if err != nil {
 		return err
 	}
+	scope := s.Scope().Reuse()
 	given, err := json.Marshal(inputs)
 	if err != nil {
 		return fmt.Errorf("the inputs of %s cannot be encoded: %w", workflow, err)
 	}
 	settle := &journal.Effect{Key: key + "/inputs", Kind: "inputs", Name: workflow}
-	given, err = journal.Do(ctx, s.Scope(), settle, func(context.Context, string) (json.RawMessage, error) { return w.Settle(given) })
+	given, err = journal.Do(ctx, scope, settle, func(context.Context, string) (json.RawMessage, error) { return w.Settle(given) })
 	if err != nil {
 		return err
 	}
 	call := &journal.Effect{Key: key, Kind: "workflow", Name: workflow, Inside: true, Input: given}
-	output, err := journal.Do(ctx, s.Scope(), call, func(ctx context.Context, _ string) (json.RawMessage, error) {
+	output, err := journal.Do(ctx, scope, call, func(ctx context.Context, _ string) (json.RawMessage, error) {
 		out, err := w.RunNested(ctx, given, s.Nested(key))
 		if errors.Is(err, graph.ErrStopped) {
 			err = asleep{}

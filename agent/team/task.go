@@ -43,7 +43,7 @@ func (t *Team) task(scope *journal.Scope, parent *seat, j *Job) *task {
 	if parent != nil {
 		k.seat.depth = parent.depth + 1
 	}
-	if k.id = k.scope.Path(); scope == nil {
+	if k.id = k.scope.Path(); scope.Run() == "" {
 		t.mu.Lock()
 		t.unnamed++
 		k.id = fmt.Sprintf("%s-%d", word, t.unnamed)

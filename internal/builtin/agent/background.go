@@ -145,7 +145,7 @@ func (k *desk) start(ctx context.Context, name string, settle func() (json.RawMe
 		return nil, true, nil
 	}
 	e := &journal.Effect{Key: startKey(n), Kind: "note", Name: name}
-	s, err := journal.Do(ctx, k.task.Scope(), e, func(context.Context, string) (started, error) {
+	s, err := journal.Do(ctx, k.task.Scope().Reuse(), e, func(context.Context, string) (started, error) {
 		settled, err := settle()
 		s := started{Handle: fmt.Sprintf("%s-%d", name, n), Workflow: name, Inputs: settled, Call: call}
 		if k.journal != nil {
@@ -185,7 +185,7 @@ func (k *desk) attend(b *background) {
 // run runs a workflow, or returns its recorded result.
 func (k *desk) run(b *background) (ended, error) {
 	e := &journal.Effect{Key: b.resultKey(), Kind: "job", Name: b.Workflow, Inside: true}
-	return agent.Do(k.ctx, k.task.Scope(), e, func(ctx context.Context, _ string) (ended, error) {
+	return agent.Do(k.ctx, k.task.Scope().Reuse(), e, func(ctx context.Context, _ string) (ended, error) {
 		out, err := k.execute(ctx, b)
 		switch {
 		case err == nil:
@@ -283,7 +283,7 @@ func (k *desk) idle() bool {
 func (k *desk) converse(lead *agent.Agent, w *agent.Work) (*agent.Outcome, error) {
 	for {
 		answered, deaf := k.task.Scope().Listen()
-		out, err := lead.Run(k.ctx, k.task.Scope(), w)
+		out, err := lead.Run(k.ctx, k.task.Scope().Reuse(), w)
 		again := false
 		switch {
 		case err == nil:
@@ -341,7 +341,7 @@ func (k *desk) collect(ctx context.Context, b *background) error {
 		Key: b.collectedKey(), Kind: "note", Name: b.Workflow, Inside: true,
 		Do: func(context.Context, string) (json.RawMessage, error) { return json.RawMessage("{}"), nil },
 	}
-	if _, err := k.task.Scope().Do(ctx, e); err != nil {
+	if _, err := k.task.Scope().Reuse().Do(ctx, e); err != nil {
 		return err
 	}
 	k.mu.Lock()

@@ -93,7 +93,7 @@ func (k *desk) runWorkflow(ctx context.Context, scope *journal.Scope, c *tool.Ca
 		return k.launch(ctx, scope, w, settle, c)
 	}
 	e := &journal.Effect{Key: "inputs/" + c.Key, Kind: "inputs", Name: w.Name, Repeat: journal.RepeatByKey}
-	settled, err := journal.Do(ctx, k.task.Scope(), e, func(context.Context, string) (json.RawMessage, error) { return settle() })
+	settled, err := journal.Do(ctx, k.task.Scope().Reuse(), e, func(context.Context, string) (json.RawMessage, error) { return settle() })
 	if err != nil {
 		return mistaken(ctx, w, err)
 	}
@@ -108,7 +108,7 @@ func (k *desk) runWorkflow(ctx context.Context, scope *journal.Scope, c *tool.Ca
 func (k *desk) launch(ctx context.Context, scope *journal.Scope, w *workflow.Workflow, settle func() (json.RawMessage, error),
 	c *tool.Call) (tool.Result, error) {
 	call := scope.Path()
-	if scope == nil {
+	if scope.Run() == "" {
 		call = c.Key
 	}
 	b, full, err := k.start(ctx, w.Name, settle, call)

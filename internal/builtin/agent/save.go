@@ -117,7 +117,7 @@ func (k *desk) saveWorkflow(ctx context.Context, scope *journal.Scope, c *tool.C
 		return tool.Result{}, err
 	}
 	e = &journal.Effect{Key: "draft/" + in.Name + "@" + digest, Kind: "save", Name: in.Name, Repeat: journal.RepeatByKey, Hash: digest}
-	where, err := journal.Do(ctx, k.task.Scope(), e, func(ctx context.Context, _ string) (string, error) {
+	where, err := journal.Do(ctx, k.task.Scope().Reuse(), e, func(ctx context.Context, _ string) (string, error) {
 		return d.keep(ctx, in.Name, []byte(in.YAML))
 	})
 	switch {

@@ -65,7 +65,7 @@ func (r *researcher) look(ctx context.Context, t *graph.Task, s *state, name, qu
 		Key: name + " " + hash, Kind: "tool", Name: name, Hash: hash, Input: map[string]string{"query": query},
 		Repeat: journal.RepeatFreely, Cost: runlog.Amount{Calls: 1},
 	}
-	return journal.Do(ctx, t.Scope(), e, func(ctx context.Context, _ string) (l look, err error) {
+	return journal.Do(ctx, t.Scope().Reuse(), e, func(ctx context.Context, _ string) (l look, err error) {
 		if name == "web_search" {
 			l, err = r.lookOnWeb(ctx, t, query)
 		} else {

@@ -1,0 +1,121 @@
+package journal
+
+import (
+	"fmt"
+	"path"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// A UsedError reports that one attempt of a task used a key twice, where every use needs a key of its own.
+type UsedError struct {
+	Kind   string    // "effect", "question", "sleep", "call", "turn" or "agent"
+	Name   string    // of the agent
+	Path   string    // of the scope, "" for that of a task without a log
+	Key    string    // that was used twice
+	Places [2]string // where, as file.go:12, the first one first; "" if no code of the user's is there
+}
+
+func (e *UsedError) Error() string {
+	at, what := "", fmt.Sprintf("%s %q", e.Kind, e.Key)
+	if first, second := e.Places[0], e.Places[1]; first == second && first != "" {
+		at = " (both at " + first + ")"
+	} else if first != "" && second != "" {
+		at = fmt.Sprintf(" (at %s and at %s)", first, second)
+	}
+	if e.Kind == "agent" {
+		return fmt.Sprintf("agent %s is a second agent under one key in one attempt%s; give each a Work.Key of its own, such as %q, or a scope of its own, "+
+			"such as Scope().Inner(%[3]q)", e.Name, at, e.Name+"-2")
+	}
+	return fmt.Sprintf("%s is used twice in one attempt%s; give each use a key of its own, such as %q", what, at, e.Key+"/2")
+}
+
+// uses holds the keys that one attempt of a task has used.
+type uses struct {
+	mu sync.Mutex
+	at map[use][8]uintptr
+}
+
+type use struct {
+	path, key string
+	question  bool
+}
+
+// Attempt returns the scope for a new attempt of its task. In it, and in all of its Inner scopes, a key is used once: a second use is a *UsedError. The key
+// of an effect that has failed may be used again. A nil Scope returns one that checks the same and records nothing.
+func (s *Scope) Attempt() *Scope {
+	a := &struct {
+		Scope
+		uses
+	}{}
+	if s != nil {
+		a.Scope = *s
+	}
+	a.used, a.again = &a.uses, false
+	return &a.Scope
+}
+
+// Reuse returns the scope for a caller that uses keys of it again on purpose, to get the recorded outcome.
+func (s *Scope) Reuse() *Scope {
+	if s == nil || s.again {
+		return s
+	}
+	free := *s
+	free.again = true
+	return &free
+}
+
+// Use takes a key for something that consists of several effects. Kind names it in the error, a *UsedError if the attempt has used the key. Free, if called,
+// allows the key to be used again.
+func (s *Scope) Use(kind, key string) (free func(), err error) {
+	return func() { s.free(key) }, s.take(kind, "", key)
+}
+
+// take notes that the attempt uses a key.
+func (s *Scope) take(kind, name, key string) error {
+	if s == nil || s.used == nil || s.again {
+		return nil
+	}
+	var at [8]uintptr
+	runtime.Callers(3, at[:])
+	u := use{s.path, key, kind == "question"}
+	s.used.mu.Lock()
+	defer s.used.mu.Unlock()
+	if first, twice := s.used.at[u]; twice {
+		return &UsedError{Kind: kind, Name: name, Path: s.Path(), Key: key, Places: [2]string{place(first), place(at)}}
+	}
+	put(&s.used.at, u, at)
+	return nil
+}
+
+// free notes that the key of an effect may be used again.
+func (s *Scope) free(key string) {
+	if s == nil || s.used == nil || s.again {
+		return
+	}
+	s.used.mu.Lock()
+	defer s.used.mu.Unlock()
+	delete(s.used.at, use{path: s.path, key: key})
+}
+
+// place returns the first of the callers that does not belong to the packages of this module that nodes call.
+func place(at [8]uintptr) string {
+	const module = "github.com/superstep-dev/superstep/"
+	frames := runtime.CallersFrames(at[:])
+	for {
+		f, more := frames.Next()
+		name, ours := strings.CutPrefix(f.Function, module)
+		pkg, _, _ := strings.Cut(name, ".")
+		switch {
+		case ours && (pkg == "journal" || pkg == "graph" || pkg == "agent" || pkg == "workflow"):
+		case f.Function == "" || strings.HasPrefix(f.Function, "runtime.") || ours && strings.HasPrefix(pkg, "internal/"):
+			return ""
+		default:
+			return fmt.Sprintf("%s:%d", path.Base(f.File), f.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
+}
