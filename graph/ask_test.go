@@ -133,7 +133,7 @@ func TestAskMistakes(t *testing.T) {
 		flow *graph.Flow[state, update]
 		want string
 	}{
-		"two without keys":    {compile(t, g), "give each a Key"},
+		"two without keys":    {compile(t, g), `question "answer" is used twice`},
 		"about no option":     {askNode(t, graph.Question{Options: []string{"a"}, About: map[string]string{"b": "B"}}, itself), `describes "b"`},
 		"options of a number": {askNode(t, graph.Question{Options: []string{"1"}}, func(int) string { return "" }), "its answer is of type int"},
 		"no JSON":             {askNode(t, graph.Question{}, func(chan int) string { return "" }), "chan"},

@@ -1,11 +1,16 @@
 package graph
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
@@ -36,6 +41,9 @@ func (f *core) durable(ctx context.Context, state any, o RunOptions) (final outc
 	if err != nil {
 		return final, err
 	}
+	if err := f.sameStart(ctx, j, state); err != nil {
+		return final, errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+	}
 	held, release := j.Hold(ctx)
 	o.Store, o.Journal = nil, j
 	final, err = f.run(held, state, &o)
@@ -49,6 +57,69 @@ func (f *core) durable(ctx context.Context, state any, o RunOptions) (final outc
 		err = errors.Join(err, cerr)
 	}
 	return final, err
+}
+
+// sameStart returns an error if the run of a journal began with another state than this one, which is not the zero state. A fork begins with a state of
+// its own, and that of a graph that has changed may look different: for both it returns nil.
+func (f *core) sameStart(ctx context.Context, j *journal.Journal, state any) error {
+	k := &f.types
+	// as is how a state would be encoded after it was recorded.
+	as := func(recorded json.RawMessage) (json.RawMessage, error) {
+		s, err := k.readState(recorded, false)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(k.value(s))
+	}
+	small, part, err := k.detachState(state)
+	if err != nil {
+		return err
+	}
+	given, err := json.Marshal(k.value(small))
+	if err != nil {
+		return nil //nolint:nilerr // the run says what cannot be encoded
+	}
+	zero, err := json.Marshal(k.value(k.newState()))
+	if err != nil || bytes.Equal(given, zero) && len(part) == 0 {
+		return nil //nolint:nilerr // there is nothing to compare
+	}
+	for r, err := range j.Since(ctx, 0) {
+		if err != nil {
+			return err
+		}
+		if r.Kind != runlog.KindSnapshot {
+			continue
+		}
+		var first snapshot[json.RawMessage]
+		if json.Unmarshal(r.Data, &first) != nil || first.Machine.Step > 0 || first.Digest != f.digest {
+			return nil
+		}
+		began, err := as(first.Machine.State)
+		if err == nil {
+			given, err = as(j.Clean(given))
+		}
+		if err == nil && (!bytes.Equal(began, given) || !bytes.Equal(r.Attachment, part)) {
+			err = fmt.Errorf("run %s began with another state: %s; use another ID, or pass the zero state to resume it", j.ID(), differs(began, given))
+		}
+		return err
+	}
+	return nil
+}
+
+// differs describes the first difference between two states.
+func differs(began, given json.RawMessage) string {
+	const longest = 60
+	name, was, is := "it", string(began), string(given)
+	var before, now map[string]json.RawMessage
+	if json.Unmarshal(began, &before) == nil && json.Unmarshal(given, &now) == nil {
+		for _, key := range slices.Sorted(maps.Keys(before)) {
+			if !bytes.Equal(before[key], now[key]) {
+				name, was, is = key, string(before[key]), cmp.Or(string(now[key]), "missing")
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%s was %s and is %s", name, clean.Clip(was, longest), clean.Clip(is, longest))
 }
 
 // finish records how a run has ended. Nothing is recorded for a run that was stopped (cause is

@@ -139,3 +139,43 @@ func TestARunWithinANode(t *testing.T) {
 		t.Errorf("got %v, %v after %d calls", got, err, calls)
 	}
 }
+
+// The ID of a run belongs to the state that it began with, whether the run has finished or not. The zero state resumes any run.
+func TestAnotherFirstState(t *testing.T) {
+	open, stuck := onDisk(t), true
+	g := graph.New("stored", reduce)
+	g.Add("a", func(context.Context, state) (update, error) { return update{Add: 1, Visit: "a"}, nil })
+	g.Add("b", func(context.Context, state) (update, error) {
+		if stuck {
+			return update{}, errBroken
+		}
+		return update{Visit: "b"}, nil
+	})
+	edges(g, "@start a", "a b", "b @end")
+	flow := compile(t, g)
+	run := func(s state, every int) (state, error) {
+		return flow.Run(t.Context(), s, &graph.RunOptions{Store: open(), ID: "my-run", SnapshotEvery: every})
+	}
+	if _, err := run(state{N: 7, Trail: []string{"x"}}, 1); !errors.Is(err, errBroken) {
+		t.Fatalf("got %v", err)
+	}
+	for _, stuck = range []bool{true, false} {
+		for want, other := range map[string]state{
+			"run my-run began with another state: N was 7 and is 8;":              {N: 8, Trail: []string{"x"}},
+			`Trail was ["x"] and is null; use another ID, or pass the zero state`: {N: 7},
+		} {
+			if got, err := run(other, 0); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %+v, %v; want %q", got, err, want)
+			}
+		}
+		for _, s := range []state{{}, {N: 7, Trail: []string{"x"}}} {
+			got, err := run(s, 0)
+			if stuck && !errors.Is(err, errBroken) || !stuck && (err != nil || got.N != 8 || len(got.Trail) != 3) {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		}
+	}
+	if _, err := flow.Run(t.Context(), state{}, &graph.RunOptions{ID: "r"}); err == nil || !strings.Contains(err.Error(), "run r needs a Store") {
+		t.Errorf("an ID without a store: got %v", err)
+	}
+}

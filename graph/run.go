@@ -28,11 +28,11 @@ import (
 // RunOptions are the settings of a run. Nil means the defaults.
 type RunOptions struct {
 	// Store keeps the run, under its ID: every finished task is durable before later tasks depend
-	// on it. If the store has an unfinished run of that ID, it is resumed, and the state given to
-	// Run is ignored; of a finished one Run returns the last state. If nil, the run leaves nothing
-	// behind.
+	// on it. If the store has an unfinished run of that ID, it is resumed; of a finished one Run
+	// returns the last state. The state given to Run must then be the one that the run began with,
+	// or the zero state. If nil, the run leaves nothing behind.
 	Store runlog.Store
-	ID    string // of the run in the Store
+	ID    string // of the run in the Store; an ID without a Store is an error
 	// Journal is for hosts that open runs themselves, as an engine does. It replaces Store and ID,
 	// and the host records how the run ended.
 	Journal     *journal.Journal
@@ -124,6 +124,9 @@ func (f *core) run(ctx context.Context, state any, opt *RunOptions) (final outco
 	}
 	if o.Store != nil {
 		return f.durable(ctx, state, *o)
+	}
+	if o.ID != "" && o.Journal == nil {
+		return final, fmt.Errorf("run %s needs a Store: without one nothing of it is kept; set RunOptions.Store, or leave the ID out", o.ID)
 	}
 	if o.MaxSteps <= 0 {
 		o.MaxSteps = f.steps

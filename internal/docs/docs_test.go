@@ -53,6 +53,7 @@ const frame = `package p
 
 import (
 	"context"
+	"strings"
 
 	"` + module + `/graph"
 	"` + module + `/journal"
