@@ -55,7 +55,7 @@ func (c *compiler) checkNodes() {
 	}
 	for i, n := range g.nodes {
 		if !nodeName.MatchString(n.Name) {
-			c.report("node %q: a name is 1 to 64 letters, digits, '_', '-' or '.'", n.Name)
+			c.report("node %q: a name is 1 to 64 of a-z, A-Z, 0-9, '_', '-' or '.'", n.Name)
 		}
 		if _, twice := c.index[n.Name]; twice {
 			c.report("node %q is added twice", n.Name)

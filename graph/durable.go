@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/encodable"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
@@ -139,8 +140,13 @@ func finish(ctx context.Context, j *journal.Journal, cause error, final *outcome
 		return j.Write(ctx, runlog.Failed, runlog.KindRunFailed, "", runlog.RunFailed{Error: err.Error()})
 	}
 	output, err := json.Marshal(final.State)
-	if err != nil {
-		return fmt.Errorf("encoding the last state of run %s: %w", j.ID(), err)
+	if err != nil || encodable.Suspect(output) {
+		if err = unencodable("the last state of run "+j.ID(), final.State, err); err != nil {
+			return err
+		}
+	}
+	if len(output) > largest { // the log has it in parts
+		output = nil
 	}
 	status := runlog.Completed
 	if len(final.Skipped) > 0 {

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/encodable"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
@@ -115,8 +116,10 @@ func (x *execution) snapshots(recs []runlog.Record, m *machine, shape *Shape) ([
 	if err == nil {
 		r, err = x.journal.New(kind, x.opt.space, s)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("graph %q: %w", x.flow.name, unencodable(fmt.Sprintf("the state of superstep %d", m.Step()), m.State(), err))
+	if err != nil || encodable.Suspect(r.Data) {
+		if err = unencodable(fmt.Sprintf("the state of superstep %d", m.Step()), m.State(), err); err != nil {
+			return nil, fmt.Errorf("graph %q: %w", x.flow.name, err)
+		}
 	}
 	r.Attachment = part
 	return append(recs, r), nil
@@ -213,10 +216,15 @@ func (x *execution) Record(ctx context.Context, m *machine, ended []pregel.Ended
 		if err := add(runlog.KindStepCommitted, x.opt.space, runlog.StepCommitted{Step: m.Step() - 1}); err != nil {
 			return err
 		}
-		if !m.Ended() && x.snapshotDue(m.Step()) {
-			var err error
-			if recs, err = x.snapshots(recs, m, nil); err != nil {
+		if !m.Ended() && !x.large && x.snapshotDue(m.Step()) {
+			with, err := x.snapshots(recs, m, nil)
+			if err != nil {
 				return err
+			}
+			if x.large = with[len(with)-1].Size() > largest; x.large {
+				x.journal.Scope(x.opt.space).Live("note", map[string]string{"text": "the state is too large for a snapshot; a resume reads the whole log"})
+			} else {
+				recs = with
 			}
 		}
 	}
@@ -243,6 +251,10 @@ func lastAttempt(note any) *runlog.TaskFailed {
 	}
 	return nil
 }
+
+// largest is the size of the largest snapshot, which leaves a frame what else it and a store that encrypts put in. A run whose state has outgrown it writes
+// no further snapshot: its log is complete without.
+const largest = runlog.MaxFrame - 1<<16
 
 // snapshotDue reports whether the commit that leads to a step needs a snapshot.
 func (x *execution) snapshotDue(step int) bool {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -205,6 +206,7 @@ type execution struct {
 	asked   uint64
 	state   any // with a journal: as of the last superstep that is in it
 	steps   int
+	large   bool // the state is too large for a snapshot
 }
 
 func (x *execution) path(t *pregel.Task[message]) string {
@@ -510,8 +512,10 @@ func unencodable(what string, v any, err error) error {
 // encoded returns an update as JSON and checks it against a schema, if non-nil.
 func encoded(u any, schema *jsonschema.Resolved) (json.RawMessage, error) {
 	b, err := json.Marshal(u)
-	if err != nil {
-		return nil, unencodable("its update", u, err)
+	if err != nil || encodable.Suspect(b) {
+		if err = unencodable("its update", u, err); err != nil {
+			return nil, err
+		}
 	}
 	if schema != nil {
 		if err := fits(schema, b); err != nil {
@@ -712,8 +716,14 @@ func (r *compiledRoute) choose(f *core, from string, visit int, s any) ([]pregel
 // directed creates a message from a Send.
 func directed(d *Send, from string, to int) (pregel.Send[message], error) {
 	send := pregel.Send[message]{To: to, Key: d.Key, Bare: d.Arg == nil}
+	if !utf8.ValidString(d.Key) {
+		return send, fmt.Errorf("the key %q for %s is not UTF-8, and would be another one after a resume; quote it, such as with url.PathEscape", d.Key, d.To)
+	}
 	if d.Arg != nil {
 		arg, err := json.Marshal(d.Arg)
+		if err == nil && encodable.Suspect(arg) {
+			err = encodable.Value(d.Arg, "Arg")
+		}
 		if err != nil {
 			return send, fmt.Errorf("the argument for %s cannot be encoded: %w", pregel.Path(d.To, d.Key, 0), err)
 		}

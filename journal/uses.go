@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // A UsedError reports that one attempt of a task used a key twice, where every use needs a key of its own.
@@ -74,6 +75,9 @@ func (s *Scope) Use(kind, key string) (free func(), err error) {
 
 // take notes that the attempt uses a key.
 func (s *Scope) take(kind, name, key string) error {
+	if !utf8.ValidString(key) {
+		return fmt.Errorf("the key %q of the %s is not UTF-8, and would be another one after a resume; quote it, such as with url.PathEscape", key, kind)
+	}
 	if s == nil || s.used == nil || s.again {
 		return nil
 	}

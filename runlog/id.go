@@ -1,6 +1,9 @@
 package runlog
 
-import "fmt"
+import (
+	"fmt"
+	"unicode"
+)
 
 // maxID is the number of bytes a run ID may have.
 const maxID = 64
@@ -14,9 +17,9 @@ func CheckID(id string) error {
 	if len(id) > maxID {
 		return fmt.Errorf("run ID %.16q… has %d bytes, at most %d are allowed", id, len(id), maxID)
 	}
-	for i := range len(id) {
-		if !idByte(id[i]) {
-			return fmt.Errorf("run ID %q has %q at byte %d, only a-z, 0-9 and - are allowed", id, id[i], i+1)
+	for i, r := range id {
+		if r > unicode.MaxASCII || !idByte(id[i]) {
+			return fmt.Errorf("run ID %q has %q at byte %d, only a-z, 0-9 and - are allowed", id, r, i+1)
 		}
 	}
 	return nil

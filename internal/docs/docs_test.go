@@ -53,7 +53,6 @@ const frame = `package p
 
 import (
 	"context"
-	"strings"
 
 	"` + module + `/graph"
 	"` + module + `/journal"

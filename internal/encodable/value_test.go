@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,11 +60,43 @@ func TestValue(t *testing.T) {
 		t.Error("a cycle is not found")
 	}
 	if encodable.Varies(reflect.TypeFor[struct {
-		A []string
-		B map[string]int
+		A []byte
+		B map[int]int
 		C *bool
 		D chan int `json:"-"`
 	}]()) {
 		t.Error("values that always encode are looked at")
+	}
+}
+
+// What JSON changes is found by what it looks like there, and told with its field; what only looks like it is not.
+func TestSuspect(t *testing.T) {
+	for _, tc := range []struct {
+		v       any
+		suspect bool
+		want    string
+	}{
+		{map[string]any{"a": 1 << 53, "b": "\uFFFD"}, true, ""},
+		{[]any{1<<53 + 1}, true, "V[0]: 9007199254740993 would be another number after a resume"},
+		{[]any{uint64(1<<53 + 1)}, true, "V[0]: 9007199254740993 would"},
+		{[]int{1<<53 + 1}, true, ""},
+		{"12345678901234567890", true, ""},
+		{"123456789012345 1234567890", false, ""},
+		{"a\xffb", true, `V: "a\xffb" is not UTF-8`},
+		{map[string]int{"\xff": 1}, true, `V: "\xff" is not UTF-8`},
+		{[]byte("\xff"), false, ""},
+		{"\uFFFD", false, ""},
+	} {
+		b, err := json.Marshal(tc.v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := encodable.Value(tc.v, "V"); err != nil {
+			got = err.Error()
+		}
+		if encodable.Suspect(b) != tc.suspect || !strings.HasPrefix(got, tc.want) || (got == "") != (tc.want == "") {
+			t.Errorf("%s: suspect %t, got %q", b, encodable.Suspect(b), got)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Path returns the identity of a task as it stands in logs: the vertex, the key of the instance in
@@ -12,7 +13,7 @@ import (
 //
 //	write    researcher[gc-pacer]    search#2
 //
-// Characters of a key that would be ambiguous are percent-encoded.
+// Characters of a key that would be ambiguous, and bytes that are no text, are percent-encoded.
 func Path(vertex, key string, visit int) string {
 	if key == "" && visit == 0 {
 		return vertex
@@ -21,11 +22,12 @@ func Path(vertex, key string, visit int) string {
 	b.WriteString(vertex)
 	if key != "" {
 		b.WriteByte('[')
-		for i := range len(key) {
-			if c := key[i]; c < ' ' || c == 0x7f || strings.IndexByte("[]#/%", c) >= 0 {
-				fmt.Fprintf(&b, "%%%02X", c)
-			} else {
-				b.WriteByte(c)
+		for i, r := range key {
+			switch {
+			case r < ' ' || r == 0x7f || strings.ContainsRune("[]#/%", r), r == utf8.RuneError && !strings.HasPrefix(key[i:], "\uFFFD"):
+				fmt.Fprintf(&b, "%%%02X", key[i])
+			default:
+				b.WriteRune(r)
 			}
 		}
 		b.WriteByte(']')

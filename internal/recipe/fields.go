@@ -16,7 +16,7 @@ import (
 var (
 	recipeName = newForm(`^[a-z0-9]+(-[a-z0-9]+)*$`, 64,
 		"a name has small letters and digits, and single hyphens between, at most 64 characters, such as research-and-brief")
-	plainName = newForm(`^[A-Za-z0-9_-]{1,64}$`, 64, "it must have 1 to 64 letters, digits, _ and -")
+	plainName = newForm(`^[A-Za-z0-9_-]{1,64}$`, 64, "it must have 1 to 64 of a-z, A-Z, 0-9, _ and -")
 	placeName = newForm(`^[a-z0-9-]{1,32}$`, 32, "a label has small letters, digits and hyphens, at most 32 characters")
 	variable  = newForm(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`, 64, "it must be a word of letters, digits and _ that does not start with a digit, at most 64 characters")
 	thing     = newForm(`^[A-Za-z0-9_][A-Za-z0-9_.:/@ -]*$`, 128, "it must have letters, digits and any of _ . : / @ - between, at most 128 characters")

@@ -159,6 +159,8 @@ func notRef(body string) string {
 	case strings.ContainsAny(body, "|()+*?=<> "):
 		return fmt.Sprintf("{{%s}}: templates have no logic, and only inputs and steps are available, such as {{inputs.topic}} or "+
 			"{{steps.find.output}}; for literal braces write \\{{", name(body))
+	case strings.HasPrefix(body, "inputs.") || strings.HasPrefix(body, "steps."):
+		return fmt.Sprintf("{{%s}}: names in a reference have a-z, A-Z, 0-9, _ and -; rename what it refers to", name(body))
 	}
 	return fmt.Sprintf("{{%s}}: only inputs and steps are available, such as {{inputs.topic}} or {{steps.find.output}}; for literal braces write \\{{", name(body))
 }
