@@ -20,7 +20,7 @@ import (
 type Question = runlog.Question
 
 // Ask returns the answer to a question. The context must be the node's. Until the user answers, Ask returns
-// an error that the node must return, wrapped or not: the run continues with its other tasks and then pauses,
+// an error that the node must return, wrapped or not, or else it fails: the run continues with its other tasks and then pauses,
 // see [Paused]. With the answer the node is run again from its top; earlier side effects that must not be
 // repeated belong in [Do].
 //

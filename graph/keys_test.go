@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -177,5 +178,101 @@ func TestKeysOfAttempts(t *testing.T) {
 	}})
 	if _, err := flow.Run(t.Context(), "", nil); !errors.As(err, new(*journal.UsedError)) || attempts != 1 {
 		t.Errorf("got %v after %d attempts", err, attempts)
+	}
+}
+
+// The answer to one question is no answer to another: two questions have two keys, and a recorded question that asks something else now has no answer.
+func TestOneKeyOneQuestion(t *testing.T) {
+	ask := func(ctx context.Context, q graph.Question) (string, error) { return graph.Ask[string](ctx, q) }
+	yesNo := []string{"yes", "no"}
+	before := graph.Question{Key: "delete", Text: "Delete tmp?", Options: yesNo}
+	answered := func(t *testing.T, open func() runlog.Store) {
+		t.Helper()
+		flow := single(t, graph.Node[string, string]{Run: func(ctx context.Context, _ *graph.Task, _ string) (string, error) { return ask(ctx, before) }})
+		var paused *graph.Paused
+		if _, err := flow.Run(t.Context(), "", &graph.RunOptions{Store: open(), ID: "x"}); !errors.As(err, &paused) {
+			t.Fatalf("got %v", err)
+		}
+		if err := flow.Answer(t.Context(), open(), "x", paused.Questions[0], "yes"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	another := func(change func(*graph.Question)) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			q := before
+			change(&q)
+			return ask(ctx, q)
+		}
+	}
+	for name, c := range map[string]struct {
+		run  func(ctx context.Context) (string, error)
+		want string // in the error; "" for the answer
+	}{
+		"the same": {another(func(*graph.Question) {}), ""},
+		"twice": {func(ctx context.Context) (string, error) {
+			a, err := ask(ctx, before)
+			if err != nil {
+				return a, err
+			}
+			return ask(ctx, graph.Question{Key: "delete", Text: "Delete prod?", Options: yesNo})
+		}, `question "delete" is used twice in one attempt (both at keys_test.go:`},
+		"another text":   {another(func(q *graph.Question) { q.Text = "Delete prod?" }), `question "delete" is recorded with another text, options or schema: "Delete tmp?", and now "Delete prod?"`},
+		"other options":  {another(func(q *graph.Question) { q.Options = []string{"yes", "never"} }), `question "delete" is recorded with another`},
+		"another schema": {another(func(q *graph.Question) { q.Schema = []byte(`{"type":"string"}`) }), `question "delete" is recorded with another`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			open := onDisk(t)
+			answered(t, open)
+			flow := single(t, graph.Node[string, string]{Run: func(ctx context.Context, _ *graph.Task, _ string) (string, error) { return c.run(ctx) }})
+			got, err := flow.Run(t.Context(), "", &graph.RunOptions{Store: open(), ID: "x"})
+			if c.want == "" && (err != nil || got != "yes") || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+// A node that drops the error of Ask does not pass its own gate, also if the answer comes while it runs. With the answer it goes on.
+func TestGateThatDropsItsQuestion(t *testing.T) {
+	open := onDisk(t)
+	gate := func(ctx context.Context) (string, error) {
+		got, err := graph.Ask[string](ctx, graph.Question{Text: "Delete prod?", Options: []string{"yes", "no"}})
+		if err != nil {
+			return "yes", nil //nolint:nilerr // that is the mistake
+		}
+		return got, nil
+	}
+	for name, run := range map[string]func(ctx context.Context, task *graph.Task) (string, error){
+		"node": func(ctx context.Context, _ *graph.Task) (string, error) { return gate(ctx) },
+		"part": func(ctx context.Context, task *graph.Task) (string, error) {
+			return graph.Part(ctx, task, &graph.Node[string, string]{Name: "p", Run: func(ctx context.Context, _ *graph.Task, _ string) (string, error) { return gate(ctx) }}, "")
+		},
+	} {
+		flow := single(t, graph.Node[string, string]{Run: func(ctx context.Context, task *graph.Task, _ string) (string, error) {
+			return run(ctx, task)
+		}})
+		opt := func() *graph.RunOptions { return &graph.RunOptions{Store: open(), ID: name} }
+		got, err := flow.Run(t.Context(), "", opt())
+		if want := `it asked "Delete prod?" and did not wait for the answer; return the error of Ask`; err == nil || !strings.Contains(err.Error(), want) {
+			t.Fatalf("%s: got %q, %v; want %q", name, got, err, want)
+		}
+		var q runlog.Question
+		for r, err := range runlog.Records(t.Context(), open(), name, 1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Kind == runlog.KindAsked {
+				if err := json.Unmarshal(r.Data, &q); err != nil {
+					t.Fatal(err)
+				}
+				q.Path = r.Path
+			}
+		}
+		if err := flow.Answer(t.Context(), open(), name, q, "no"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := flow.Run(t.Context(), "", opt()); err != nil || got != "no" {
+			t.Errorf("%s: got %q, %v", name, got, err)
+		}
 	}
 }

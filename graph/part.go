@@ -70,7 +70,10 @@ func (n *node) part(ctx context.Context, t *Task, state any) (u any, err error) 
 		defer func() { err = n.latePart(parent, ctx, t, err) }()
 	}
 	defer caught(&err)
-	if u, err = n.Run(t.within(ctx), t, state); err != nil {
+	if u, err = n.Run(t.within(ctx), t, state); err == nil {
+		err = t.scope.Unwaited()
+	}
+	if err != nil {
 		return u, err
 	}
 	if len(t.sends) > 0 {

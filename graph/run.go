@@ -352,6 +352,9 @@ func (x *execution) attempt(ctx context.Context, n *node, task *Task, visit, att
 	} else {
 		r.Update, err = x.flow.hooked(ctx, n, task, s)
 	}
+	if err == nil {
+		err = task.Scope().Unwaited()
+	}
 	if err != nil {
 		return r, err
 	}

@@ -133,7 +133,14 @@ func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, e
 	j.questions.Lock()
 	defer j.questions.Unlock()
 	answer, asked, answered := s.question(q.Key)
-	if answered && !s.hidden(q.Key) {
+	if asked {
+		if err := s.unlike(q); err != nil {
+			return nil, err
+		}
+	}
+	answered = answered && !s.hidden(q.Key)
+	s.wait(s.path, q, !answered)
+	if answered {
 		if answer.Denied {
 			return nil, fmt.Errorf("%s: %q: %w", s.path, q.Text, ErrDenied)
 		}
@@ -205,6 +212,25 @@ const (
 // or "withdrawn".
 func (s *Scope) NextKey(next string, q *runlog.Question) string {
 	return next + s.path[strings.LastIndexByte(s.path, '/'):] + "/" + strings.TrimPrefix(q.Path, s.path) + "/" + q.Key
+}
+
+// unlike returns an error if the recorded question of that key asks something else. The words of questions that the product asks are its own.
+func (s *Scope) unlike(q *runlog.Question) error {
+	if q.Kind != "" && q.Kind != runlog.QuestionAsk && q.Kind != runlog.QuestionGate {
+		return nil
+	}
+	s.j.mu.Lock()
+	was := s.j.of(s.path).asked[q.Key]
+	s.j.mu.Unlock()
+	says := func(q *runlog.Question) string {
+		b, _ := json.Marshal(runlog.Question{Text: q.Text, Options: q.Options, Schema: q.Schema}) // it was encoded when it was asked
+		return string(s.Clean(b))
+	}
+	if says(&was) == says(q) {
+		return nil
+	}
+	return fmt.Errorf("%s: question %q is recorded with another text, options or schema: %q, and now %q; its answer is not taken for this one: ask it under "+
+		"another key, or go back to the version that asked it", s.path, q.Key, clean.Clip(was.Text, 80), clean.Clip(q.Text, 80))
 }
 
 // question reports whether the task has asked the question with that key, and returns the answer, if there is one.
@@ -386,6 +412,7 @@ func (s *Scope) Withdraw(ctx context.Context, by string, keys ...string) error {
 			if err != nil && !errors.As(err, new(*AnsweredError)) {
 				return err
 			}
+			s.wait(q.Path, &q, false)
 		}
 		return nil
 	})

@@ -110,7 +110,7 @@ func TestWithdraw(t *testing.T) {
 	if strings.Join(open, " ") != "a a/bc" {
 		t.Errorf("open are %v", open)
 	}
-	if _, err := j.Scope("a/b/c").Ask(t.Context(), &runlog.Question{Key: "q"}); !errors.Is(err, journal.ErrDenied) {
+	if _, err := j.Scope("a/b/c").Ask(t.Context(), &runlog.Question{Key: "q", Text: "?", Options: []string{"x"}}); !errors.Is(err, journal.ErrDenied) {
 		t.Error(err)
 	}
 	_ = j.Close(t.Context())

@@ -2,11 +2,16 @@ package journal
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // A UsedError reports that one attempt of a task used a key twice, where every use needs a key of its own.
@@ -34,8 +39,9 @@ func (e *UsedError) Error() string {
 
 // uses holds the keys that one attempt of a task has used.
 type uses struct {
-	mu sync.Mutex
-	at map[use][8]uintptr
+	mu    sync.Mutex
+	at    map[use][8]uintptr
+	waits map[use]string // the questions without an answer, by what they ask
 }
 
 type use struct {
@@ -101,6 +107,34 @@ func (s *Scope) free(key string) {
 	s.used.mu.Lock()
 	defer s.used.mu.Unlock()
 	delete(s.used.at, use{path: s.path, key: key})
+}
+
+// wait notes whether the attempt has to wait for the answer to a question.
+func (s *Scope) wait(path string, q *runlog.Question, waits bool) {
+	if s.used == nil {
+		return
+	}
+	s.used.mu.Lock()
+	defer s.used.mu.Unlock()
+	if u := (use{path, q.Key, true}); waits {
+		put(&s.used.waits, u, q.Text)
+	} else {
+		delete(s.used.waits, u)
+	}
+}
+
+// Unwaited returns an error if the attempt has asked a question that had no answer, and has not given it up by Withdraw. Who ends an attempt with a result
+// calls it: the result cannot be one of the answer.
+func (s *Scope) Unwaited() error {
+	if s == nil || s.used == nil {
+		return nil
+	}
+	s.used.mu.Lock()
+	defer s.used.mu.Unlock()
+	for _, text := range slices.Sorted(maps.Values(s.used.waits)) {
+		return fmt.Errorf("it asked %q and did not wait for the answer; return the error of Ask", clean.Clip(text, 80))
+	}
+	return nil
 }
 
 // place returns the first of the callers that does not belong to the packages of this module that nodes call.
