@@ -192,6 +192,48 @@ func equip(t *testing.T, script string, gate tool.Gate, during func()) (s *stage
 
 var freely = rules{"look": tool.Allow, "make": tool.Allow, "meet": tool.Allow}
 
+// heeding is a gate that notes what the values of calls come from.
+type heeding struct {
+	rules
+	seen *[]string
+}
+
+func (h heeding) Check(t *tool.Tool, c *tool.Call) tool.Verdict {
+	*h.seen = append(*h.seen, c.Seen...)
+	return h.rules.Check(t, c)
+}
+
+// Whatever an agent of another program does with our tools comes of what strangers wrote, and so do its words and all files that it may have written.
+func TestExternalAgentIsAStranger(t *testing.T) {
+	t.Parallel()
+	var seen []string
+	s, _ := equip(t, "looks", heeding{freely, &seen}, nil)
+	run, _ := s.start(t)
+	var marks []string
+	for r, err := range runlog.Records(t.Context(), s.store, run.ID(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, mark := range []string{"seen ", "within "} {
+			if strings.Contains(string(r.Data), mark+tool.ExternalAgent) {
+				marks = append(marks, mark)
+			}
+		}
+		if strings.Contains(string(r.Data), "written *") {
+			marks = append(marks, "written")
+		}
+	}
+	for _, mark := range []string{"seen ", "within ", "written"} {
+		if !slices.Contains(marks, mark) {
+			t.Errorf("there is no mark %q: %q", mark, marks)
+		}
+	}
+	if !slices.Contains(seen, tool.ExternalAgent) || !tool.Stranger(tool.ExternalAgent) {
+		t.Errorf("its calls come of %q", seen)
+	}
+	s.replayed(t, run.ID())
+}
+
 // A call of ours is an effect of the run, in one row, with its result in the agent's next words; and a replay makes none.
 func TestOurTools(t *testing.T) {
 	t.Parallel()

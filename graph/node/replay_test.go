@@ -38,6 +38,17 @@ func TestReplay(t *testing.T) {
 			n.Retry = &graph.Retry{Attempts: 2, Backoff: 1}
 			return oneWay(t, n)
 		},
+		"a file that is written later": func(t testing.TB, w *world) *graph.Flow[state, update] {
+			fetch := echo(t, "fetch", tool.Pure, nil)
+			fetch.Network = true
+			all := tools(t, fetch, echo(t, "read_file", tool.Pure, nil), echo(t, "write_file", tool.Idempotent, nil))
+			works := func(name string, turns ...scripted.Turn) graph.Node[state, update] {
+				m := &scripted.Model{ID: "test/m", Turns: append(turns, scripted.Say("done"))}
+				return node.Agent(name, &agent.Agent{Name: name, Model: m, Tools: all}, topic, func(s state, o *agent.Outcome) (update, error) { return add(s, strings.Join(o.Seen, ",")) })
+			}
+			return oneWay(t, works("before", scripted.Call("read_file", "{}")), works("writer", scripted.Call("fetch", "{}"), scripted.Call("write_file", `{"a":"x"}`)),
+				works("after", scripted.Call("read_file", "{}")))
+		},
 		"until": func(t testing.TB, w *world) *graph.Flow[state, update] {
 			holds := func(context.Context, state) (bool, error) { w.did("look"); return true, nil }
 			return oneWay(t, node.Until("wait", clock(), time.Second, holds, idle))
