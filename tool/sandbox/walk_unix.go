@@ -291,12 +291,15 @@ func (w *walk) list(f *folder, at int, secret bool) error {
 		known[sub.name] = sub
 	}
 	f.finds, f.sub, f.repo = nil, nil, noRepository
-	var heads int // of what makes a bare repository
+	var heads int // of what makes a bare repository for Git, which also takes links, and what another folder has
 	err := readFolder(w.levels[at].fd, w.buffer, func(name string, kind uint32) {
 		path := string(w.path) + "/" + name
 		isFolder, special := kind == unix.S_IFDIR, kind == unix.S_IFSOCK || kind == unix.S_IFBLK || kind == unix.S_IFCHR
-		if name == "HEAD" || isFolder && (name == "objects" || name == "refs") {
+		switch name {
+		case "HEAD", "objects", "refs":
 			heads++
+		case "commondir":
+			heads += 2
 		}
 		x := find{name: name, link: kind == unix.S_IFLNK}
 		x.hidden = special || !secret && w.hide != nil && w.hide(path) // a socket leads out, whatever the network is
@@ -321,7 +324,7 @@ func (w *walk) list(f *folder, at int, secret bool) error {
 		sub.inner, sub.secret = x.protected, x.hidden
 		f.sub = append(f.sub, sub)
 	})
-	if heads == 3 && f.repo == noRepository {
+	if heads >= 3 && f.repo == noRepository {
 		f.repo = bareRepository
 	}
 	return err
