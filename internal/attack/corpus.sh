@@ -28,6 +28,10 @@ printf '[core]\n\tfsmonitor = ./hk\n' >git.cfg; mv git.cfg g; printf '[core]\n\t
 git config --list; cat .git/config; cp .git/config x; cat x; git config --get-regexp extraheader
 === single bare repository
 mkdir -p docs/objects docs/refs; echo 'ref: refs/heads/main' >docs/HEAD; printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = ../hk\n' >docs/config
+=== single bare repository of links and files
+mkdir -p docs o x; ln -s ../o docs/objects; touch docs/refs; chmod 755 docs/refs; echo 'ref: refs/heads/main' >docs/HEAD; printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = ../hk\n' >docs/config
+=== single interpreters and debuggers
+mkdir -p x; for f in .Rprofile .irbrc .pdbrc .gdbinit; do echo x >$f; echo x >x/$f; done
 === single repository in a folder
 mkdir -p docs; cd docs; git init -q; git config core.fsmonitor ../hk; printf '[core]\n\trepositoryformatversion = 0\n\tfsmonitor = ../hk\n' >.git/config
 === single todo of a rebase

@@ -58,11 +58,11 @@ func alwaysProtected() []Protected {
 	// Tasks, debuggers, language servers and start commands, which run when a folder is opened.
 	add(ofEditors, false, ".vscode/", ".idea/", ".zed/", ".fleet/", ".devcontainer/", ".devcontainer.json", ".exrc", ".vimrc", ".nvimrc",
 		".lvimrc", ".local.vimrc", ".vim/", ".helix/", ".nova/", ".theia/", ".vs/", "*.code-workspace", "*.sublime-project", "*.sublime-workspace", ".nvim.lua", ".dir-locals.el", ".dir-locals-2.el", ".config/nvim/", ".config/zed/")
-	// Shells read these at each start, direnv and mise in each folder.
+	// Shells read these at each start, direnv, mise, interpreters and debuggers in each folder.
 	add(ofShells, false, ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc", ".zshrc", ".zshenv",
 		".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc",
 		".login", ".envrc", ".mise.toml", "mise.toml", ".mise/", "mise/config.toml", "mise.*.toml", ".mise.*.toml", ".autoenv", ".autoenv.zsh", ".autoenv_leave.zsh",
-		".shadowenv.d/", ".devbox/", ".flox/", ".config/fish/", ".config/direnv/", ".config/mise/")
+		".shadowenv.d/", ".devbox/", ".flox/", ".Rprofile", ".irbrc", ".pryrc", ".pdbrc", ".ghci", ".ocamlinit", ".gdbinit", ".lldbinit", ".config/fish/", ".config/direnv/", ".config/mise/")
 	// Jobs that other machines run, with keys of their own. Those of GitHub are in the tables of the catalog.
 	add(ofJobs, false, ".gitlab-ci.yml", ".gitlab/", ".circleci/", ".travis.yml", "appveyor.yml", ".appveyor.yml", "azure-pipelines.yml", ".azure-pipelines/",
 		"bitbucket-pipelines.yml", "Jenkinsfile", ".drone.yml", ".woodpecker.yml", ".woodpecker.yaml", ".woodpecker/", ".buildkite/", ".semaphore/", ".cirrus.yml", ".gitea/",
