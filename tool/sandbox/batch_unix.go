@@ -126,17 +126,15 @@ func (c *Cmd) begin() (finding, error) {
 		if len(now.Closed) > 0 {
 			return &ClosedError{Folder: s.opt.Root, Paths: now.Closed, Why: "an earlier command"}
 		}
-		if alone {
-			if err := s.afterKill(t.running, now); err != nil {
-				return err
-			}
+		if err := s.afterKill(t.running, now, alone); err != nil {
+			return err
 		}
 		if found, err = s.look(nil); err != nil {
 			return err
 		}
 		notMask := func(name string) bool { return !slices.Contains(now.Masks, name) }
 		found.protected = keep(found.protected, notMask)
-		if alone {
+		if alone || now.Began.IsZero() {
 			now.Began, now.Known, now.Kept = time.Now().Add(-settled), existing(found.protected), nil
 		}
 		t.beat()
@@ -168,7 +166,7 @@ func (c *Cmd) leave(closed []string) error {
 			now.end()
 		}
 		now.Closed = slices.Compact(slices.Sorted(slices.Values(append(now.Closed, closed...))))
-		return nil
+		return unix.Flock(int(t.running.Fd()), unix.LOCK_UN) //nolint:gosec // a descriptor; before the next one may begin
 	})
 	return errors.Join(err, t.running.Close())
 }
@@ -282,9 +280,9 @@ func (t *turn) beat() {
 
 // afterKill moves aside what the commands of a batch have made and is protected, if Superstep was killed while they ran. What was changed
 // later is the user's.
-func (s *Sandbox) afterKill(running *os.File, now *batch) error {
+func (s *Sandbox) afterKill(running *os.File, now *batch, alone bool) error {
 	info, err := running.Stat()
-	if err != nil || now.Began.IsZero() {
+	if err != nil || !alone || now.Began.IsZero() {
 		return err
 	}
 	c := &Cmd{s: s}
@@ -319,10 +317,7 @@ func (s *Sandbox) unmask() {
 	}
 	if running, err := os.OpenFile(b.running, os.O_RDWR|unix.O_NOFOLLOW, 0); err == nil {
 		_ = b.change(running, func(now *batch, alone bool) error { // if it fails, the next command tries again
-			if alone {
-				return s.afterKill(running, now)
-			}
-			return nil
+			return s.afterKill(running, now, alone)
 		})
 		_ = running.Close()
 	}

@@ -125,3 +125,42 @@ func TestMissingAfterKill(t *testing.T) {
 		v.left(t, []string{"z/.claude"})
 	})
 }
+
+// A command that begins while another leaves takes nothing of the user's for its own work.
+func TestBeginWhileLeaving(t *testing.T) {
+	modes(t, func(t *testing.T, mode sandbox.Mode) {
+		v := newVictim(t, mode)
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for range 40 {
+					if _, refusals, err := v.do(t, `:`); err != nil || len(refusals) > 0 {
+						t.Errorf("%q, %v", refusals, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		v.check(t, "", nil)
+	})
+}
+
+// A secret whose folder is closed or moved while a command starts is not read.
+func TestClosedWhileStarting(t *testing.T) {
+	v := newVictim(t, sandbox.Namespaces)
+	for _, change := range []string{`chmod 000 conf`, `mv conf other`} {
+		v.s = newSandbox(t, sandbox.Options{Root: v.dir, Cache: v.cache, Mode: v.mode, Hide: func(name string) bool {
+			if isSecret(name) && strings.HasSuffix(name, "deep/.env") { // a look is under way
+				if out, err := exec.CommandContext(t.Context(), "bash", "-c", "cd "+v.dir+"; sleep 0.1; "+change).CombinedOutput(); err != nil && change == "" {
+					t.Error(string(out))
+				}
+			}
+			return isSecret(name)
+		}, Protect: isProtected})
+		out, _, err := v.do(t, `chmod -R u+rwx .; cat conf/.env other/.env conf/deep/.env other/deep/.env`)
+		if strings.Contains(out, zebra) {
+			t.Errorf("%s: %s, %v", change, out, err)
+		}
+		_ = exec.CommandContext(t.Context(), "bash", "-c", "cd "+v.dir+"; chmod -R u+rwx .; mv other conf").Run()
+	}
+}

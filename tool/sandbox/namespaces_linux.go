@@ -173,19 +173,14 @@ func (c *Cmd) namespaces(found finding) (*child, error) {
 	if !policy.anyNetwork() {
 		k.flags |= unix.CLONE_NEWNET
 	}
-	write := func(name, text string) {
-		b := []byte(text)
-		mode := must
-		if name == "/proc/self/setgroups" {
-			mode = may
-		}
+	write := func(mode opMode, name, text string) {
 		k.before(save, "open "+name, unix.SYS_OPENAT, atCwd, k.text(name), unix.O_WRONLY, 0)
-		k.before(mode, "write "+name, unix.SYS_WRITE, lastResult, k.bytes(b), uintptr(len(b)))
+		k.before(mode, "write "+name, unix.SYS_WRITE, lastResult, k.bytes([]byte(text)), uintptr(len(text)))
 		k.before(may, "close "+name, unix.SYS_CLOSE, lastResult)
 	}
-	write("/proc/self/setgroups", "deny")
-	write("/proc/self/uid_map", fmt.Sprintf("%d %d 1\n", os.Geteuid(), os.Geteuid()))
-	write("/proc/self/gid_map", fmt.Sprintf("%d %d 1\n", os.Getegid(), os.Getegid()))
+	write(may, "/proc/self/setgroups", "deny")
+	write(must, "/proc/self/uid_map", fmt.Sprintf("%d %d 1\n", os.Geteuid(), os.Geteuid()))
+	write(must, "/proc/self/gid_map", fmt.Sprintf("%d %d 1\n", os.Getegid(), os.Getegid()))
 	k.separate()
 	c.mounts(k, found)
 	if !policy.anyNetwork() {
@@ -390,11 +385,16 @@ func (c *Cmd) except(t *tree, found finding) {
 	gone := "" // the folder that was hidden last: nothing is found in it
 	for _, name := range slices.Sorted(slices.Values(slices.Concat(t.l.hide, hidden, []string{temp}))) {
 		info, err := os.Lstat(name)
-		if err != nil || !t.l.holds(name) || info.Mode()&fs.ModeSymlink != 0 || gone != "" && within(gone, name) {
+		for errors.Is(err, fs.ErrPermission) && t.l.holds(name) { // a folder around it was closed since the look
+			name = filepath.Dir(name)
+			info, err = os.Lstat(name)
+		}
+		moved := errors.Is(err, fs.ErrNotExist) && slices.Contains(hidden, name) // since the look: the command does not start
+		if !moved && (err != nil || info.Mode()&fs.ModeSymlink != 0) || !t.l.holds(name) || gone != "" && within(gone, name) {
 			continue
 		}
 		empty := tempEmpty
-		if info.IsDir() {
+		if !moved && info.IsDir() {
 			empty, gone = tempHidden, name
 		}
 		t.mount(must, "hide "+name, filepath.Join(temp, empty), t.root+name, "", unix.MS_BIND, "")

@@ -50,8 +50,8 @@ type find struct {
 }
 
 // settled is how long a folder must be unchanged before its scan is trusted, since file systems
-// have a coarse clock.
-const settled = 50 * time.Millisecond
+// have a coarse clock, which stands still for longer on a busy virtual machine.
+const settled = time.Second
 
 const (
 	remembered = 200_000  // folders; of larger trees nothing is remembered
