@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -206,7 +207,8 @@ type execution struct {
 	asked   uint64
 	state   any // with a journal: as of the last superstep that is in it
 	steps   int
-	large   bool // the state is too large for a snapshot
+	large   bool                 // the state is too large for a snapshot
+	bare    atomic.Pointer[bare] // the context of a node that has ended and has not asked it for anything, for the next one; nil for none
 }
 
 func (x *execution) path(t *pregel.Task[message]) string {
@@ -313,20 +315,6 @@ func (x *execution) missed(ctx context.Context, n *node, t *pregel.Task[message]
 	return end, false
 }
 
-// Halt wraps err so that a node that returns it fails the whole run: there is no further attempt,
-// and no OnError, Catch or Settled join handles it, neither the node's own nor one of the nodes
-// around it.
-func Halt(err error) error { return &haltError{err} }
-
-type haltError struct{ err error }
-
-func (e *haltError) Error() string { return e.err.Error() }
-
-func (e *haltError) Unwrap() error { return e.err }
-
-// Halts reports whether an error was created by Halt, or wraps such an error.
-func Halts(err error) bool { return errors.As(err, new(*haltError)) }
-
 // attempt runs a node once and chooses who is next.
 func (x *execution) attempt(ctx context.Context, n *node, task *Task, visit, attempt int, s any) (r result, err error) {
 	if n.Timeout > 0 {
@@ -340,7 +328,13 @@ func (x *execution) attempt(ctx context.Context, n *node, task *Task, visit, att
 		}()
 	}
 	defer caught(&err)
-	ctx = task.within(ctx)
+	if task != nil {
+		ctx = task.within(ctx)
+	} else {
+		b := x.without(ctx)
+		defer x.spare(b)
+		ctx = b
+	}
 	if n.input != nil {
 		if s, r.Fix, err = x.fit(ctx, n, task, s); err != nil {
 			return r, err

@@ -215,9 +215,6 @@ type scopeKey struct{}
 
 // within returns the context that a node of the task is given, for [Do], [Once] and [Ask].
 func (t *Task) within(ctx context.Context) context.Context {
-	if t == nil {
-		return &bare{Context: ctx}
-	}
 	return context.WithValue(ctx, scopeKey{}, t.scope)
 }
 
@@ -226,6 +223,22 @@ type bare struct {
 	context.Context //nolint:containedctx // it is one
 
 	scope atomic.Pointer[journal.Scope]
+}
+
+// without returns the context of a node that has no task.
+func (x *execution) without(ctx context.Context) *bare {
+	b := x.bare.Swap(nil)
+	if b == nil || b.Context != ctx {
+		b = &bare{Context: ctx}
+	}
+	return b
+}
+
+// spare keeps the context of a node that has ended, unless it was asked for a scope.
+func (x *execution) spare(b *bare) {
+	if b.scope.Load() == nil {
+		x.bare.Store(b)
+	}
 }
 
 // Value returns the scope of the node, or a value of the context around it.
