@@ -561,7 +561,9 @@ func TestTaintBounded(t *testing.T) {
 		}
 	}
 	// A call that no rule and no sandbox allows names nothing, whatever gate says that it may be made.
-	open := gate(func(*tool.Tool, *tool.Call) tool.Verdict { return tool.Verdict{Decision: tool.Allow, Origin: string(permit.User)} })
+	open := gate(func(*tool.Tool, *tool.Call) tool.Verdict {
+		return tool.Verdict{Decision: tool.Allow, Origin: string(permit.User)}
+	})
 	if v := bash(permit.Taint(open, seen), "curl a.b"); v.Decision != tool.Ask {
 		t.Errorf("%+v", v)
 	}
