@@ -48,7 +48,7 @@ func TestReplayNeedsOnlyTheLog(t *testing.T) {
 				{"run", "agent", `STEPS [["task",{"agent":"reviewer","prompt":"go"}],["task",{"agent":"nobody","prompt":"x"}],["write_file",{"path":"x","content":"y"}],["no_such",{}]]`, "--trust-project", "--on-ask", "deny"},
 				{"run", "two", "--trust-project"},
 			} {
-				if code, out, errs := w.run(args...); code != 0 && code != cli.ExitPartial {
+				if code, out, errs := w.run(args...); code != 0 && code != cli.ExitDenied {
 					t.Fatalf("%v: exit code %d\n%s%s", args, code, out, errs)
 				}
 			}
@@ -75,7 +75,7 @@ func TestReplayForksOfAgents(t *testing.T) {
 		{"run", "two", "--trust-project"},
 		{"run", "agent", `STEPS [["task",{"agent":"reviewer","prompt":"go"}],["glob",{"pattern":"*.md"}]]`, "--trust-project", "--on-ask", "deny"},
 	} {
-		if code, out, errs := w.run(args...); code != 0 && code != cli.ExitPartial {
+		if code, out, errs := w.run(args...); code != 0 {
 			t.Fatalf("%v: exit code %d\n%s%s", args, code, out, errs)
 		}
 		_, shown, _ := w.run("runs", "show", "@last", "-o", "json")
@@ -90,7 +90,7 @@ func TestReplayForksOfAgents(t *testing.T) {
 		}
 		for n := 2; n < records; n++ {
 			code, out, errs := w.run("runs", "fork", run.ID, "--from", "seq:"+strconv.Itoa(n), "--trust-project", "--on-ask", "deny")
-			if code != 0 && code != cli.ExitPartial {
+			if code != 0 {
 				t.Fatalf("%s, fork from %d: exit code %d\n%s%s", args[1], n, code, out, errs)
 			}
 			if code, out, errs := w.run("runs", "replay", "@last"); code != 0 {
