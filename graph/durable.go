@@ -141,7 +141,7 @@ func finish(ctx context.Context, j *journal.Journal, cause error, final *outcome
 	}
 	output, err := json.Marshal(final.State)
 	if err != nil || encodable.Suspect(output) {
-		if err = unencodable("the last state of run "+j.ID(), final.State, err); err != nil {
+		if err := unencodable("the last state of run "+j.ID(), final.State, err); err != nil {
 			return err
 		}
 	}

@@ -510,7 +510,7 @@ func unencodable(what string, v any, err error) error {
 func encoded(u any, schema *jsonschema.Resolved) (json.RawMessage, error) {
 	b, err := json.Marshal(u)
 	if err != nil || encodable.Suspect(b) {
-		if err = unencodable("its update", u, err); err != nil {
+		if err := unencodable("its update", u, err); err != nil {
 			return nil, err
 		}
 	}
