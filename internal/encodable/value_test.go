@@ -76,10 +76,10 @@ func TestSuspect(t *testing.T) {
 		suspect bool
 		want    string
 	}{
-		{map[string]any{"a": 1 << 53, "b": "\uFFFD"}, true, ""},
-		{[]any{1<<53 + 1}, true, "V[0]: 9007199254740993 would be another number after a resume"},
+		{map[string]any{"a": int64(1 << 53), "b": "\uFFFD"}, true, ""},
+		{[]any{int64(1<<53 + 1)}, true, "V[0]: 9007199254740993 would be another number after a resume"},
 		{[]any{uint64(1<<53 + 1)}, true, "V[0]: 9007199254740993 would"},
-		{[]int{1<<53 + 1}, true, ""},
+		{[]int64{1<<53 + 1}, true, ""},
 		{"12345678901234567890", true, ""},
 		{"123456789012345 1234567890", false, ""},
 		{"a\xffb", true, `V: "a\xffb" is not UTF-8`},
