@@ -141,7 +141,7 @@ func TestKeysInAnyScript(t *testing.T) {
 	}
 }
 
-// A run whose state is larger than a record may be goes on without snapshots, and is resumed from the whole log.
+// A run whose state does not fit into a record has no snapshots, and is resumed from the whole log.
 func TestStateLargerThanARecord(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it writes 100 MB")

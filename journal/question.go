@@ -170,6 +170,9 @@ func (s *Scope) hidden(key string) bool {
 // Woken notes that the scope's task runs again, with everything inside it, and sees all answers so far. Whoever runs a task again because of an answer
 // calls it first. A run's own graph that is run again wakes all tasks, and a note with the key NextKey("resumed", q) the agent of the scope.
 func (s *Scope) Woken() {
+	if s.off() {
+		return
+	}
 	s.j.mu.Lock()
 	defer s.j.mu.Unlock()
 	s.j.of(s.path).woken = s.j.info.Head

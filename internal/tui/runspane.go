@@ -412,7 +412,7 @@ func (p *runsPane) act(k tea.KeyPressMsg, i *runlog.Info) tea.Cmd {
 			t.say("run " + id + " is running")
 			return nil
 		}
-		t.asks("Resume run "+id+"?", "the run goes on, which may cost something", func() tea.Cmd { return t.start(&Start{Run: id}) })
+		t.asks("Resume run "+id+"?", "it may cost something", func() tea.Cmd { return t.start(&Start{Run: id}) })
 	case t.keys.is(k, "cancelRun"):
 		if i.Status.Ended() {
 			t.fail(fmt.Errorf("run %s has ended: there is nothing to cancel; d deletes it", id))
