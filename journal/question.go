@@ -207,12 +207,12 @@ func (s *Scope) WokenAt(q *runlog.Question) (head uint64, asked bool) {
 
 // What an agent that waits for an answer continues with while others run, as its notes name it.
 const (
-	resumed   = "resumed"   // the answer
-	withdrawn = "withdrawn" // nothing: it was cancelled
+	Resumed   = "resumed"   // the answer
+	Withdrawn = "withdrawn" // nothing: it was cancelled
 )
 
-// NextKey is the key of the note, in the scope around that of an agent, which says what the agent continues with while a question of it is open: "resumed"
-// or "withdrawn".
+// NextKey is the key of the note, in the scope around that of an agent, which says what the agent continues with while a question of it is open: Resumed
+// or Withdrawn.
 func (s *Scope) NextKey(next string, q *runlog.Question) string {
 	return next + s.path[strings.LastIndexByte(s.path, '/'):] + "/" + strings.TrimPrefix(q.Path, s.path) + "/" + q.Key
 }

@@ -157,7 +157,7 @@ func (v *recovered) note(r *runlog.Record) error {
 		put(&m.settled, d.Key, *d)
 		put(&m.intents, d.Key, intents{n: m.intents[d.Key].n})
 		v.ledger.settle(m, d)
-		if note, is := strings.CutPrefix(d.Key, resumed+"/"); is && d.Name == resumed {
+		if note, is := strings.CutPrefix(d.Key, Resumed+"/"); is && d.Name == Resumed {
 			agent, _, _ := strings.Cut(note, "/")
 			v.of(r.Path + "/" + agent).woken = r.Seq
 		}

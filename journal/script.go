@@ -369,7 +369,7 @@ func (s *script) waits(path, key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for agent, at := path, strings.LastIndexByte(path, '/'); at > 0; at = strings.LastIndexByte(agent, '/') {
-		for _, next := range []string{resumed, withdrawn} {
+		for _, next := range []string{Resumed, Withdrawn} {
 			note := (&Scope{path: agent}).NextKey(next, &runlog.Question{Path: path, Key: key})
 			if i := s.find(lane{runlog.KindSettled, agent[:at], note}); i >= 0 && i < s.end {
 				return true

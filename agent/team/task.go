@@ -179,12 +179,6 @@ func (k *task) noteQueued(ctx context.Context) error {
 	return k.note(ctx, key, "note", k.job.Agent, "")
 }
 
-// What an agent that waits for an answer continues with while others run.
-const (
-	resumed   = "resumed"   // the answer
-	withdrawn = "withdrawn" // nothing: it was cancelled
-)
-
 // recorded reports whether the agent went on with that, now that it was woken this time. The note of a later time names the head of the log then.
 func (k *task) recorded(q *journal.WaitError, next string) bool {
 	hint, is := k.parent.Hint(k.scope.NextKey(next, &q.Question))

@@ -251,10 +251,10 @@ func (g *gathering) finish(ctx context.Context, k *task) (Result, error) {
 		}
 		var next string // what it continues with
 		switch {
-		case k.recorded(q, resumed):
-			next = resumed
-		case k.recorded(q, withdrawn):
-			next = withdrawn
+		case k.recorded(q, journal.Resumed):
+			next = journal.Resumed
+		case k.recorded(q, journal.Withdrawn):
+			next = journal.Withdrawn
 		default:
 			waited := false
 			_ = k.scope.Afresh(func() error { next, waited = g.awaits(own, k, q, answered), true; return nil })
@@ -269,7 +269,7 @@ func (g *gathering) finish(ctx context.Context, k *task) (Result, error) {
 			g.end()
 			return r, err
 		}
-		k.over = next == withdrawn
+		k.over = next == journal.Withdrawn
 		k.enter()
 	}
 }
@@ -281,15 +281,15 @@ func (g *gathering) awaits(own context.Context, k *task, q *journal.WaitError, a
 		open := slices.ContainsFunc(k.scope.Open(), func(o runlog.Question) bool {
 			return o.Path == q.Question.Path && o.Key == q.Question.Key
 		})
-		next := resumed
+		next := journal.Resumed
 		if open {
 			next = ""
 		}
 		if own.Err() != nil && errors.Is(context.Cause(own), errCancelled) {
-			next = withdrawn
+			next = journal.Withdrawn
 		}
 		if next != "" || own.Err() != nil {
-			if next != "" && !g.resume() && next == resumed {
+			if next != "" && !g.resume() && next == journal.Resumed {
 				return "" // the task that has them all work continues with it
 			}
 			return next
