@@ -169,7 +169,7 @@ func (s *Scope) do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 
 // use returns how a *UsedError names the effect.
 func (e *Effect) use() string {
-	if e.Kind == "agent" {
+	if e.Kind == "agent" || e.Kind == "job" {
 		return e.Kind
 	}
 	return "effect"

@@ -16,7 +16,7 @@ import (
 
 // A UsedError reports that one attempt of a task used a key twice, where every use needs a key of its own.
 type UsedError struct {
-	Kind   string    // "effect", "question", "sleep", "call", "turn" or "agent"
+	Kind   string    // "effect", "question", "sleep", "call", "turn", "job" or "agent"
 	Name   string    // of the agent
 	Path   string    // of the scope, "" for that of a task without a log
 	Key    string    // that was used twice
@@ -29,6 +29,10 @@ func (e *UsedError) Error() string {
 		at = " (both at " + first + ")"
 	} else if first != "" && second != "" {
 		at = fmt.Sprintf(" (at %s and at %s)", first, second)
+	}
+	if e.Kind == "job" {
+		return fmt.Sprintf("%s is a second job of one name in one attempt%s; give each an ID of its own, or a scope of its own, such as Scope().Inner(\"2\")",
+			e.Key, at)
 	}
 	if e.Kind == "agent" {
 		return fmt.Sprintf("agent %s is a second agent under one key in one attempt%s; give each a Work.Key of its own, such as %q, or a scope of its own, "+
@@ -146,8 +150,8 @@ func place(at [8]uintptr) string {
 		name, ours := strings.CutPrefix(f.Function, module)
 		pkg, _, _ := strings.Cut(name, ".")
 		switch {
-		case ours && (pkg == "journal" || pkg == "graph" || pkg == "agent" || pkg == "workflow"):
-		case f.Function == "" || strings.HasPrefix(f.Function, "runtime.") || ours && strings.HasPrefix(pkg, "internal/"):
+		case ours && (pkg == "journal" || pkg == "graph" || pkg == "agent" || pkg == "agent/team" || pkg == "workflow"):
+		case f.Function == "" || strings.HasPrefix(f.Function, "runtime.") || strings.HasPrefix(f.Function, "sync.") || ours && strings.HasPrefix(pkg, "internal/"):
 			return ""
 		default:
 			return fmt.Sprintf("%s:%d", path.Base(f.File), f.Line)

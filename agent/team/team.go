@@ -114,7 +114,8 @@ type Result struct {
 // Spawn runs one sub-agent and returns its result; a failure of the agent is a result too. Spawn returns an error only if a question is open, the budget
 // is used up, the context has ended, or the team was closed. The task must return that error.
 //
-// Scope is the scope of the calling task, nil without a log. The result of a job is recorded there, and a job of the same agent and ID returns it again.
+// Scope is the scope of the calling task, nil without a log. The result of a job is recorded there, and a later attempt of the task returns it again. A
+// second job of the same agent and ID in one attempt is a *journal.UsedError.
 func (t *Team) Spawn(ctx context.Context, scope *journal.Scope, j Job) (Result, error) {
 	results, err := t.spawnAll(ctx, scope, nil, []Job{j})
 	return results[0], err

@@ -619,6 +619,29 @@ func TestDuration(t *testing.T) {
 	}
 }
 
+// A job is named once in an attempt; the next attempt gets its result.
+func TestOneNameOneJob(t *testing.T) {
+	c := gather(t, nil, func(_, prompt string, _ int) modeltest.Reply { return modeltest.Text("did " + prompt) })
+	j := openJournal(t, runlog.NewMemory(nil))
+	var used *journal.UsedError
+	for range 2 {
+		scope := j.Scope("work").Attempt()
+		if got, err := c.Spawn(t.Context(), scope, team.Job{Agent: "explorer", Prompt: "a"}); err != nil || got.Output != "did a" {
+			t.Fatal(got, err)
+		}
+		_, err := c.Spawn(t.Context(), scope, team.Job{Agent: "explorer", Prompt: "b"})
+		if !errors.As(err, &used) || !strings.HasPrefix(err.Error(), "job/explorer is a second job of one name in one attempt; give each an ID") {
+			t.Fatal(err)
+		}
+		if got, err := c.Spawn(t.Context(), scope.Inner("2"), team.Job{Agent: "explorer", Prompt: "b"}); err != nil || got.Output != "did b" {
+			t.Fatal(got, err)
+		}
+	}
+	if n := len(c.server.Requests()); n != 2 {
+		t.Fatal(n, "requests")
+	}
+}
+
 // Agents of a team keep to the budget of the run.
 func TestBudget(t *testing.T) {
 	c := gather(t, nil, func(_, prompt string, _ int) modeltest.Reply { return modeltest.Text(prompt) })

@@ -83,7 +83,7 @@ func (w work) perform(ctx context.Context, t *graph.Task, helper *agent.Agent) (
 			if err != nil {
 				return 0, err
 			}
-			_, err = crew.SpawnAll(ctx, t.Scope(), []team.Job{{Agent: "helper", Prompt: "a"}, {Agent: "helper", Prompt: "b"}})
+			_, err = crew.SpawnAll(ctx, t.Scope().Inner(key), []team.Job{{Agent: "helper", Prompt: "a"}, {Agent: "helper", Prompt: "b"}})
 			if crew.Close(); err != nil {
 				return 0, err
 			}

@@ -149,6 +149,29 @@ func (r *Run) end(t *Task, s State, at time.Time) {
 	}
 }
 
+// endWithin ends what is in a task that has ended and has no end of its own in the log: scopes that only hold other things, and agents that were left.
+func (r *Run) endWithin(t *Task, at time.Time) {
+	for _, in := range t.Children {
+		holds := len(in.Agents) == 0
+		if in.Ended() && (in.State != Stopped || !holds) {
+			continue
+		}
+		state := Stopped
+		if holds {
+			state = t.State
+		}
+		r.end(in, state, at)
+		if r.endWithin(in, at); holds { // nobody has noted how long it took: at least as long as anything in it
+			in.Time = Span{}
+			for _, c := range in.Children {
+				in.Time.spent = max(in.Time.spent, c.Time.spent)
+			}
+		}
+		r.count(in)
+		r.touch(in)
+	}
+}
+
 // abort ends the running calls. It removes those whose beginning is not in the log.
 func (r *Run) abort(t *Task, at time.Time) {
 	for _, o := range t.open {
@@ -228,6 +251,7 @@ func (r *Run) applyTask(rec *runlog.Record) {
 		default:
 			r.end(t, Done, rec.Time)
 		}
+		r.endWithin(t, rec.Time)
 		r.took(t, d.Took)
 		r.plan(rec.Path, d.Sends)
 	case runlog.KindTaskFailed:
