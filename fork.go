@@ -120,7 +120,7 @@ func (e *Engine) fork(ctx context.Context, id string, at uint64, o *ForkOptions,
 	if o.Title != "" {
 		started.Title = o.Title
 	}
-	out.ID, err = e.begin(ctx, "", &started, forked.Records)
+	out.ID, err = e.beginFork(ctx, &started, forked.Records)
 	return out, err
 }
 
@@ -298,7 +298,7 @@ func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*
 		}
 		forked.Records = append(forked.Records, runlog.Record{Kind: carry.Kind, Data: b})
 	}
-	out.ID, err = e.begin(ctx, "", &begun, forked.Records)
+	out.ID, err = e.beginFork(ctx, &begun, forked.Records)
 	return out, err
 }
 
@@ -364,10 +364,21 @@ func (e *Engine) begin(ctx context.Context, id string, started *runlog.RunStarte
 		status := runlog.Running
 		if started.Queue != nil {
 			status = runlog.Queued
+		} else if len(recs) > 0 && recs[len(recs)-1].Kind == runlog.KindRunPaused {
+			status = runlog.Paused
 		}
 		err = notCreated(j.Append(ctx, status, batch...))
 	}
 	return j.ID(), errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+}
+
+// beginFork creates a fork. It is paused, so that no worker executes it before anybody resumes it.
+func (e *Engine) beginFork(ctx context.Context, started *runlog.RunStarted, recs []runlog.Record) (string, error) {
+	b, err := json.Marshal(runlog.RunPaused{By: "fork"})
+	if err != nil {
+		return "", err
+	}
+	return e.begin(ctx, "", started, append(recs, runlog.Record{Kind: runlog.KindRunPaused, Data: b}))
 }
 
 // parentOf returns the run that a run is a fork or a child of, "" for none.
