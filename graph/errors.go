@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/superstep-dev/superstep/internal/pregel"
+	"github.com/superstep-dev/superstep/journal"
 )
 
 type (
@@ -33,3 +34,29 @@ func (e *haltError) Unwrap() error { return e.err }
 
 // Halts reports whether an error was created by Halt, or wraps such an error.
 func Halts(err error) bool { return errors.As(err, new(*haltError)) }
+
+// timeout returns the error of an attempt that took too long, whatever the attempt returned.
+func (n *node) timeout(err error) error {
+	return &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout, Err: err}
+}
+
+// late returns the result of an attempt. An attempt that ran past its deadline has failed, whatever
+// the node returned, unless it has paused by then.
+func (n *node) late(err error, late bool) error {
+	if !late || journal.Waits(err) {
+		return err
+	}
+	return n.timeout(err)
+}
+
+// isLate reports whether an error means that an attempt ran out of time. A node that measures its own time
+// returns an error with a method OfAttempt.
+func (n *node) isLate(err error) bool {
+	switch err := err.(type) { //nolint:errorlint // one that it wraps is of another node
+	case *pregel.TimeoutError:
+		return err.What == "node "+n.Name
+	case interface{ OfAttempt() bool }:
+		return err.OfAttempt()
+	}
+	return false
+}

@@ -32,6 +32,9 @@ func partOf(ctx context.Context, t *Task, one *Node[any, any]) (u any, err error
 	if n.Run == nil || !nodeName.MatchString(n.Name) {
 		return u, fmt.Errorf("its part %q has no function, or its name is none of a node", n.Name)
 	}
+	if isClosed(t.opt.Stop) || isClosed(t.opt.cut.over()) {
+		return u, &haltedError{pregel.ErrStopped}
+	}
 	if !t.parts.take(n.Name) {
 		return u, fmt.Errorf("it has two parts %q, or parts beside a graph without a key; give them names of their own", n.Name)
 	}
@@ -54,7 +57,7 @@ func (n *node) parts(ctx context.Context, t *Task, state any) (u any, err error)
 		if !again {
 			return u, err
 		}
-		if !sleep(ctx, t.opt.Stop, pause) {
+		if !sleep(ctx, t.opt.halt, pause) {
 			return u, errors.Join(pregel.ErrStopped, err)
 		}
 	}

@@ -48,6 +48,9 @@ type RunOptions struct {
 	// Once Stop is closed, nothing new starts, and the run ends with ErrStopped when the running
 	// tasks have ended. If nil, the run is never stopped.
 	Stop <-chan struct{}
+	// FailFast makes every failure that fails the run, or a graph inside of it, stop what is
+	// running, as if each node had OnError Abort. Which tasks have ended by then is a matter of time.
+	FailFast bool
 	// Cache holds earlier results for nodes with a Caching. If nil, nothing is cached.
 	Cache Cache
 	// SnapshotEvery is the number of supersteps between snapshots, counted from the start of the
@@ -73,8 +76,10 @@ type RunOptions struct {
 	// tools; see Task.Host. It may be nil.
 	Host any
 
-	space   string // the path of the task that runs the graph, "" for a run's own
-	refused error  // why there is no such place
+	space   string          // the path of the task that runs the graph, "" for a run's own
+	refused error           // why there is no such place
+	halt    <-chan struct{} // closed once the graph begins nothing new any more
+	cut     *closing        // what is inside of the tasks of the graph, or of that around it before it has begun; nil for none
 }
 
 // A Nested is something that a node can run by name within its own run.
@@ -136,7 +141,12 @@ func (f *core) run(ctx context.Context, state any, opt *RunOptions) (final outco
 	x.journal = o.Journal
 	ctx, x.abort = context.WithCancelCause(apart(ctx))
 	defer x.abort(nil)
-	ro := &pregel.RunOptions[any, any, message]{Parallelism: o.Parallelism, MaxSteps: o.MaxSteps, Timeout: o.Timeout, Barrier: o.Barrier, Stop: o.Stop}
+	outer := o.cut
+	var end func()
+	o.cut, end = closingIn(outer, o.Stop)
+	defer end()
+	ro := &pregel.RunOptions[any, any, message]{Parallelism: o.Parallelism, MaxSteps: o.MaxSteps, Timeout: o.Timeout, Barrier: o.Barrier, Stop: o.Stop, Cut: outer.over(), Doomed: o.cut.close}
+	o.halt = outer.orElse(o.Stop)
 	var m *machine
 	switch {
 	case x.journal != nil:
@@ -168,6 +178,9 @@ func (f *core) run(ctx context.Context, state any, opt *RunOptions) (final outco
 	var waiting *pregel.WaitingError
 	if x.journal != nil && o.space == "" && errors.As(err, &waiting) {
 		err = &Paused{Run: x.journal.ID(), Questions: x.journal.Open(), err: waiting}
+	}
+	if outer != nil && errors.Is(err, ErrStopped) {
+		err = &haltedError{err}
 	}
 	return outcome[any]{State: x.state, Steps: x.steps, Skipped: x.skipped}, err
 }
@@ -245,9 +258,14 @@ func (x *execution) task(n *node, t *pregel.Task[message]) *Task {
 }
 
 // exec runs a node until an attempt succeeds or no attempts are left.
-func (x *execution) exec(ctx context.Context, t *pregel.Task[message], s any) result {
+func (x *execution) exec(ctx context.Context, t *pregel.Task[message], s any) (r result) {
 	n := &x.flow.nodes[t.Vertex]
 	task := x.task(n, t)
+	defer func() {
+		if r.Outcome == pregel.Failed && (x.opt.FailFast || n.OnError == Abort) {
+			x.abort(&pregel.TasksError{Step: t.Step, Tasks: []pregel.TaskError{{Path: x.path(t), Err: r.Err}}})
+		}
+	}()
 	for attempt := 1 + task.Scope().Attempts(); ; attempt++ {
 		if task != nil {
 			task.again(attempt)
@@ -303,12 +321,9 @@ func (x *execution) missed(ctx context.Context, n *node, t *pregel.Task[message]
 		if attempt > 1 {
 			err = fmt.Errorf("after %d attempts: %w", attempt, err)
 		}
-		if n.OnError == Abort {
-			x.abort(&pregel.TasksError{Step: t.Step, Tasks: []pregel.TaskError{{Path: x.path(t), Err: err}}})
-		}
 		return ended(pregel.Failed, err)
 	}
-	if !sleep(ctx, x.opt.Stop, pause) {
+	if !sleep(ctx, x.opt.halt, pause) {
 		return ended(pregel.Aborted, err)
 	}
 	scope.Begin()
@@ -520,32 +535,6 @@ func encoded(u any, schema *jsonschema.Resolved) (json.RawMessage, error) {
 		}
 	}
 	return b, nil
-}
-
-// timeout returns the error of an attempt that took too long, whatever the attempt returned.
-func (n *node) timeout(err error) error {
-	return &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout, Err: err}
-}
-
-// late returns the result of an attempt. An attempt that ran past its deadline has failed, whatever
-// the node returned, unless it has paused by then.
-func (n *node) late(err error, late bool) error {
-	if !late || journal.Waits(err) {
-		return err
-	}
-	return n.timeout(err)
-}
-
-// isLate reports whether an error means that an attempt ran out of time. A node that measures its own time
-// returns an error with a method OfAttempt.
-func (n *node) isLate(err error) bool {
-	switch err := err.(type) { //nolint:errorlint // one that it wraps is of another node
-	case *pregel.TimeoutError:
-		return err.What == "node "+n.Name
-	case interface{ OfAttempt() bool }:
-		return err.OfAttempt()
-	}
-	return false
 }
 
 // caught turns a panic into an error. It must be deferred.

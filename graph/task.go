@@ -191,7 +191,11 @@ func (t *Task) Host() any { return t.opt.Host }
 
 // Stopped returns a channel that is closed when the run is told to stop between two tasks. A task
 // with a long wait may then return ErrStopped; it is run again when the run is resumed.
-func (t *Task) Stopped() <-chan struct{} { return t.opt.Stop }
+func (t *Task) Stopped() <-chan struct{} { return t.opt.halt }
+
+// Doom tells the graphs inside of other tasks to begin nothing new, as the failure of this task will
+// do in a moment.
+func (t *Task) Doom() { t.opt.cut.close() }
 
 // Emit puts an event into the log. It is durable when Emit returns.
 func (t *Task) Emit(ctx context.Context, name string, data any) error {

@@ -224,7 +224,7 @@ func (h *Host) showWorkflow(name string) (*Item, error) {
 		}
 		return i, nil
 	}
-	i.Steps, i.Text = stepsOf(i.Recipe().Steps), string(i.file.Text)
+	i.Steps, i.Text = recipeSteps(i.Recipe()), string(i.file.Text)
 	if len(i.Aliases) > 0 {
 		i.Facts = append(i.Facts, [2]string{"also", strings.Join(i.Aliases, ", ")})
 	}

@@ -146,9 +146,9 @@ func (h *Host) Plan(w *workflow.Workflow, opt *PlanOptions) (*Plan, error) {
 
 func (h *Host) planRecipe(out *Plan, b *catalog.Bundle, inputs json.RawMessage, model string) {
 	r := b.Main
-	out.File, out.Steps, out.Width = r.File, stepsOf(r.Steps), r.Concurrency
+	out.File, out.Steps, out.Width = r.File, recipeSteps(r), r.Concurrency
 	c := &counting{b: b, main: r, inputs: inputValues(r, inputs)}
-	n := c.block(r.Steps, 0)
+	n := c.block(slices.Concat(r.Steps, r.Handlers), 0)
 	if c.why == "" {
 		out.AtMost = &n
 	}
@@ -467,7 +467,18 @@ type Step struct {
 	Steps []Step   `json:"steps,omitempty"`
 }
 
-// stepsOf lists the steps of a recipe.
+// recipeSteps lists the steps of a recipe, and its handlers.
+func recipeSteps(r *recipe.Recipe) []Step {
+	out := stepsOf(r.Steps)
+	for _, h := range stepsOf(r.Handlers) {
+		h.Kind = "handler"
+		h.Notes = []string{map[string]string{recipe.OnFailure: "after a failure", recipe.OnCancel: "after a cancellation", recipe.Always: "after any end"}[h.ID]}
+		out = append(out, h)
+	}
+	return out
+}
+
+// stepsOf lists steps.
 func stepsOf(steps []*recipe.Step) []Step {
 	var out []Step
 	for _, s := range steps {

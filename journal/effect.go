@@ -148,7 +148,7 @@ func (s *Scope) do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	if err != nil && ctx.Err() != nil {
 		s.keepCut(ctx, e, outcome)
 	}
-	if err != nil && (ctx.Err() != nil || (e.Repeat == RepeatFreely || e.Inside) && Waits(err)) {
+	if err != nil && (ctx.Err() != nil || (e.Repeat == RepeatFreely || e.Inside) && (Waits(err) || stopped(err))) {
 		return nil, err // stopped, or waiting for an answer, and not failed
 	}
 	outcome.Hash, outcome.Input, outcome.Output, outcome.Hint, outcome.Spent = e.Hash, input, out, e.Hint, e.cost(out, err)
@@ -165,6 +165,15 @@ func (s *Scope) do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.of(s.path).settled[e.Key].Output, nil // as it is recorded: the store may have taken secrets out
+}
+
+// stopped reports whether an error says that something was stopped between two tasks.
+func stopped(err error) bool {
+	s, ok := errors.AsType[interface {
+		error
+		Stopped() bool
+	}](err)
+	return ok && s.Stopped()
 }
 
 // use returns how a *UsedError names the effect.

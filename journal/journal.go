@@ -306,6 +306,15 @@ func (j *Journal) Cancelled(ctx context.Context) bool {
 // Hold renews the run's lease until the returned context ends. It ends when the parent ends or stop is called, and with the cause ErrCancelRequested or
 // ErrFenced when the run is cancelled or taken over. Stop waits for the renewing goroutine.
 func (j *Journal) Hold(ctx context.Context) (held context.Context, stop func()) {
+	return j.hold(ctx, false)
+}
+
+// HoldOn is Hold for what still runs once the run has been cancelled.
+func (j *Journal) HoldOn(ctx context.Context) (held context.Context, stop func()) {
+	return j.hold(ctx, true)
+}
+
+func (j *Journal) hold(ctx context.Context, on bool) (held context.Context, stop func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -322,7 +331,7 @@ func (j *Journal) Hold(ctx context.Context) (held context.Context, stop func()) 
 			switch {
 			case errors.Is(err, runlog.ErrFenced):
 				cancel(err)
-			case err == nil && asked:
+			case err == nil && asked && !on:
 				cancel(ErrCancelRequested)
 			case err == nil:
 				_ = j.Look(held) // the next time looks again

@@ -158,6 +158,7 @@ func (p *play) execute(ctx context.Context, name string, b *recipe.Block, around
 	}
 	var out ending
 	own := *opt
+	own.FailFast = own.FailFast || p.recipe.FailFast
 	own.Ended = func(steps int, skipped []string) { out.steps, out.Skipped = steps, skipped }
 	out.State, err = flow.Run(ctx, results{}, &own)
 	return out, err
@@ -349,8 +350,10 @@ func (m *machine) draw() error {
 		}
 		m.drawn.shapes = map[*recipe.Block]*graph.Shape{}
 		for _, r := range m.bundle.all() {
-			if m.drawn.err = m.drawBlock(r, &r.Block, 0); m.drawn.err != nil {
-				return
+			for _, b := range append([]*recipe.Block{&r.Block}, r.HandlerBlocks()...) {
+				if m.drawn.err = m.drawBlock(r, b, 0); m.drawn.err != nil {
+					return
+				}
 			}
 		}
 	})

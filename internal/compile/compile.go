@@ -346,13 +346,14 @@ func (m *machine) run(ctx context.Context, e *workflow.Exec) (res *workflow.Resu
 	p := &play{machine: m, recipe: r, crew: crew, kit: &kit{}, inputs: in, slots: slots{newSlot(width)}}
 	opt := e.Graph
 	p.widen(&opt, 0, e.Journal)
-	output, final, err := p.block(ctx, r.Name, &r.Block, nil, &opt)
-	res = &workflow.Result{Steps: final.steps, Skipped: final.Skipped}
-	if err != nil {
+	return p.concluded(ctx, &opt, func() (*workflow.Result, error) {
+		output, final, err := p.block(ctx, r.Name, &r.Block, nil, &opt)
+		res := &workflow.Result{Steps: final.steps, Skipped: final.Skipped}
+		if err == nil {
+			res.Output = output
+		}
 		return res, err
-	}
-	res.Output = output
-	return res, nil
+	})
 }
 
 // open opens the crew of the run if the run needs agents or tools.

@@ -81,10 +81,12 @@ func (w *work) foreach(ctx context.Context) (g given, err error) {
 		}
 	}
 	branches := make([]graph.Node[results, amount], len(items))
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	for i, item := range items {
 		around := w.around.within(w, map[string]any{f.As: item, "index": i})
 		name, _ := w.part("branch", strconv.Itoa(i+1), 1)
-		branches[i] = graph.Node[results, amount]{Name: name, Run: w.inside(&f.Block, around)}
+		branches[i] = graph.Node[results, amount]{Name: name, Run: w.inside(&f.Block, around, fail)}
 	}
 	var amounts []amount
 	all := node.Parallel(w.step.ID, branches, func(_ results, rs []node.Result[amount]) (amount, error) {
@@ -109,9 +111,12 @@ func (w *work) foreach(ctx context.Context) (g given, err error) {
 }
 
 // inside runs a block as a part of a task.
-func (w *work) inside(b *recipe.Block, around *surroundings) graph.TaskFunc[results, amount] {
+func (w *work) inside(b *recipe.Block, around *surroundings, fail func(error)) graph.TaskFunc[results, amount] {
 	return func(ctx context.Context, t *graph.Task, _ results) (amount, error) {
 		output, final, err := w.block(ctx, w.step.ID, b, around, w.nested(t, 0))
+		if err != nil && w.recipe.FailFast && !agent.OfRun(err) {
+			fail(err) // the items beside it
+		}
 		return amount{Output: output, Skipped: final.Skipped}, err
 	}
 }

@@ -75,5 +75,11 @@ func (s slots) enter(ctx context.Context, t *graph.Task) (leave func(), err erro
 		}
 		taken++
 	}
-	return leave, nil
+	select {
+	case <-t.Stopped():
+		leave()
+		return nil, pregel.ErrStopped
+	default:
+		return leave, nil
+	}
 }

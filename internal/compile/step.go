@@ -189,11 +189,16 @@ func (w *work) give(ctx context.Context) (g given, err error) {
 		}
 	}
 	if job.leaf {
-		leave, err := w.slots.take(ctx, w.task)
-		if err != nil {
-			return g, err
+		leave, none := w.slots.take(ctx, w.task)
+		if none != nil {
+			return g, none
 		}
-		defer leave()
+		defer func() {
+			if err != nil && ctx.Err() == nil && s.OnError == "fail" && !agent.OfRun(err) && (s.Retry == nil || w.task.Attempt() >= s.Retry.Attempts) {
+				w.task.Doom() // before somebody inside of another step is given the place
+			}
+			leave()
+		}()
 	}
 	if s.Timeout > 0 {
 		outer := ctx

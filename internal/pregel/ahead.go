@@ -245,12 +245,16 @@ func (a *ahead[S, U, M]) plan() []Task[M] {
 	if a.off || len(a.waiting) == 0 {
 		return nil
 	}
+	limit := a.limit
+	if doom := a.m.doom; doom >= 0 && (limit <= 0 || doom < limit) {
+		limit = doom + 1
+	}
 	var free []*cell[U, M]
 	n := 0
 	for _, c := range a.waiting {
 		switch {
 		case c.index >= 0 || c.started: // its superstep has come
-		case a.limit > 0 && c.step >= a.limit, a.blocked(c):
+		case limit > 0 && c.step >= limit, a.blocked(c):
 			a.waiting[n] = c
 			n++
 		default:
@@ -382,8 +386,22 @@ func (a *ahead[S, U, M]) apply(index int, r *Result[U, M]) (int, error) {
 		return -1, nil
 	}
 	c.result = *r
+	if r.Outcome == Failed {
+		a.m.fails(c.step)
+	}
 	a.follow(c)
 	return -1, nil
+}
+
+// failures returns the tasks of the first superstep to come that has failures, in path order.
+func (a *ahead[S, U, M]) failures() (out []*cell[U, M]) {
+	for _, c := range a.out {
+		if c != nil && c.result.Outcome == Failed && c.step == a.m.doom {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, compareCells)
+	return out
 }
 
 func (a *ahead[S, U, M]) again(c *cell[U, M]) {

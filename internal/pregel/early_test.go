@@ -228,6 +228,103 @@ func TestEarlyStartChangesNothing(t *testing.T) {
 	}
 }
 
+// inOrderUntil runs a world superstep by superstep until tasks fail. It gives why it ended.
+func (w *world) inOrderUntil(prog *pregel.Program[trail, string, int], entries []pregel.Send[int]) (*trace, string) {
+	m := pregel.New(prog, nil, entries...)
+	tr := &trace{Tasks: map[string]string{}}
+	for !m.Ended() && m.Step() < longest {
+		for _, t := range m.Plan() {
+			s := m.Sees(&t)
+			tr.Tasks[fmt.Sprint(m.Path(&t), t.Step)] = fmt.Sprint(t.Inbox, s)
+			if err := m.Apply(t.Index, w.mayFail(m, &t, s)); err != nil {
+				panic(err)
+			}
+		}
+		if !m.Complete() {
+			tr.State, tr.Steps = m.State(), m.Step()
+			return tr, m.Stuck().Error()
+		}
+		m.Commit()
+	}
+	tr.State, tr.Steps = m.State(), m.Step()
+	return tr, ""
+}
+
+// mayFail is does, and some tasks fail.
+func (w *world) mayFail(m *pregel.Machine[trail, string, int], t *pregel.Task[int], s trail) result {
+	res := w.does(m, t, s)
+	h := fnv.New64a()
+	h.Write([]byte("fails" + res.Update))
+	if h.Sum64()%9 == 0 {
+		return result{Outcome: pregel.Failed, Err: errors.New("at " + res.Update)}
+	}
+	return res
+}
+
+// A run with failures comes to the same on both schedules: the same state, the same failures, by tasks that were given the same. Once
+// a failure is known, no task of a superstep after it begins.
+func TestEarlyStartFailsAlike(t *testing.T) {
+	failed := 0
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		entries := []pregel.Send[int]{to(0), to(1)}
+		want, why := w.inOrderUntil(w.prog, entries)
+		w.prog.AllowEarly()
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 2))
+		m := pregel.New(w.prog, nil, entries...)
+		tasks := map[string]string{}
+		var out []work
+		doom, got := longest, ""
+		for !m.Ended() && m.Step() < longest {
+			for _, x := range m.Plan() {
+				if x.Step > doom {
+					t.Fatalf("%s of superstep %d begins after a failure in %d", m.Path(&x), x.Step, doom)
+				}
+				out = append(out, work{x, slices.Clone(m.Sees(&x))})
+			}
+			if m.Complete() {
+				m.Commit()
+				continue
+			}
+			if len(out) == 0 {
+				got = m.Stuck().Error()
+				break
+			}
+			i := r.IntN(len(out))
+			x := out[i]
+			out = slices.Delete(out, i, i+1)
+			if x.task.Step > doom { // it had not begun
+				if err := m.Apply(x.task.Index, result{Outcome: pregel.Aborted}); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			res := w.mayFail(m, &x.task, x.sees)
+			tasks[fmt.Sprint(m.Path(&x.task), x.task.Step)] = fmt.Sprint(x.task.Inbox, x.sees)
+			if err := m.Apply(x.task.Index, res); err != nil {
+				t.Fatal(err)
+			}
+			if res.Outcome == pregel.Failed {
+				doom = min(doom, x.task.Step)
+			}
+		}
+		if got != why || m.Step() != want.Steps || !slices.Equal(m.State(), want.State) {
+			t.Fatalf("got  %d steps %v: %s\nwant %d steps %v: %s", m.Step(), m.State(), got, want.Steps, want.State, why)
+		}
+		for path, given := range want.Tasks {
+			if tasks[path] != given {
+				t.Fatalf("%s was given %s, want %s", path, tasks[path], given)
+			}
+		}
+		if why != "" {
+			failed++
+		}
+	})
+	if failed == 0 {
+		t.Error("no run failed")
+	}
+}
+
 func TestEarlyTaskWokenAsItsSuperstepOpens(t *testing.T) {
 	p := &pregel.Program[trail, string, int]{Reduce: func(s trail, u string) trail { return append(s[:len(s):len(s)], u) }}
 	p.Vertices = []pregel.Vertex{{Name: "a", Targets: []int{2}}, {Name: "b"}, {Name: "c", Reads: []int{0}}}

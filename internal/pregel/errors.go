@@ -151,6 +151,13 @@ func (m *Machine[S, U, M]) Stuck() error {
 		}
 		return e
 	}
+	if len(m.cut) > 0 && m.ahead != nil { // it does not come to the superstep of the failure
+		e := &TasksError{Step: m.doom}
+		for _, c := range m.ahead.failures() {
+			e.Tasks = append(e.Tasks, TaskError{m.ahead.path(c), c.result.Err})
+		}
+		return e
+	}
 	if waits := m.Waits(); len(waits) > 0 {
 		e := &WaitingError{}
 		for i := range waits {

@@ -121,6 +121,8 @@ type Machine[S, U, M any] struct {
 	ready   []int          // tasks to be handed out again
 	open    int            // tasks with no outcome, or Waiting
 	failed  int
+	doom    int   // the first superstep in which a task is known to have failed for good, -1 for none
+	cut     []int // tasks that were stopped since then
 	waiting int
 
 	fresh     bool // Plan has not handed out the tasks of this step yet
@@ -176,7 +178,7 @@ func New[S, U, M any](prog *Program[S, U, M], state S, entries ...Send[M]) *Mach
 }
 
 func empty[S, U, M any](prog *Program[S, U, M], state S) *Machine[S, U, M] {
-	m := &Machine[S, U, M]{prog: prog, state: state, visits: make([]int32, len(prog.Vertices))}
+	m := &Machine[S, U, M]{prog: prog, state: state, visits: make([]int32, len(prog.Vertices)), doom: -1}
 	m.frontier.at = make([]int32, len(prog.Vertices))
 	m.frontier.sorted = true
 	m.views = newViews(prog, state)
@@ -212,7 +214,8 @@ func (m *Machine[S, U, M]) Path(t *Task[M]) string {
 }
 
 // Plan returns the tasks that may start now, in path order, followed by those that start early.
-// Each task is returned once, and again after Wake. The slice is the machine's own and valid until
+// Once a task has failed for good, nothing of a superstep after its own starts early. Each task is
+// returned once, and again after Wake. The slice is the machine's own and valid until
 // the next call of Plan or Commit.
 func (m *Machine[S, U, M]) Plan() []Task[M] {
 	if m.fresh {
@@ -276,10 +279,11 @@ func (m *Machine[S, U, M]) Apply(index int, r Result[U, M]) error {
 	case Failed:
 		m.open--
 		m.failed++
+		m.fails(m.step)
 	case Waiting:
 		m.waiting++
 	case Aborted:
-		m.again(index)
+		m.again(index, m.doom >= 0 && errors.Is(r.Err, ErrStopped))
 		return nil
 	default:
 		m.open--
@@ -314,14 +318,25 @@ func (m *Machine[S, U, M]) Wake(index int) {
 	}
 	if index >= 0 && index < len(m.results) && m.results[index].Outcome == Waiting {
 		m.waiting--
-		m.again(index)
+		m.again(index, false)
+	}
+}
+
+// fails notes that a task of a superstep has failed for good.
+func (m *Machine[S, U, M]) fails(step int) {
+	if m.doom < 0 || step < m.doom {
+		m.doom = step
 	}
 }
 
 // again makes a task ready that was already started.
-func (m *Machine[S, U, M]) again(index int) {
+func (m *Machine[S, U, M]) again(index int, cut bool) {
 	m.results[index] = Result[U, M]{}
-	m.ready = append(m.ready, index)
+	if cut { // it would be again
+		m.cut = append(m.cut, index)
+	} else {
+		m.ready = append(m.ready, index)
+	}
 	if m.ahead != nil {
 		m.ahead.current[index].started = false // it may be before the first Plan of the step
 	}

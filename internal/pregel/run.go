@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,10 +39,14 @@ type RunOptions[S, U, M any] struct {
 	Started     func(t *Task[M])  // called as a task starts, from its goroutine; defaults to nothing
 	Barrier     bool              // no task starts before its superstep, even if what it reads is final
 	Stop        <-chan struct{}   // once closed, nothing starts any more, and the run ends with ErrStopped when what is running has ended; defaults to never
+	Cut         <-chan struct{}   // another Stop
 	Wake        <-chan struct{}   // says that waiting tasks may go on, so that Ready is asked of each; defaults to never
 	// Ready reports whether a waiting task may continue now. It is called when Wake signals, and
 	// before the run would end because nothing is left to do. If nil, no task may.
 	Ready func(t *Task[M]) bool
+	// Doomed is called once a task has failed for good, so that what is inside of other tasks
+	// begins nothing new. A task that is Aborted with ErrStopped after that is not run again. It may be nil.
+	Doomed func()
 }
 
 // ErrStopped reports that a run was stopped from outside, between two tasks.
@@ -72,11 +77,13 @@ func Run[S, U, M any](ctx context.Context, m *Machine[S, U, M], exec Exec[S, U, 
 	if m.ahead != nil {
 		m.ahead.off, m.ahead.limit = m.ahead.off || o.Barrier, o.MaxSteps
 	}
-	p := &pool[S, U, M]{ctx: ctx, m: m, exec: exec, started: o.Started, stop: o.Stop, size: o.Parallelism, eager: o.Recorder != nil ||
+	p := &pool[S, U, M]{ctx: ctx, m: m, exec: exec, started: o.Started, stop: o.Stop, cut: o.Cut, size: o.Parallelism, eager: o.Recorder != nil ||
 		o.Wake != nil || m.ahead != nil, more: make(chan struct{}, 1)}
 	defer p.workers.Wait()
 	defer stop(nil) // before it waits for what is running, also when the program panics
 	d := &driver[S, U, M]{pool: p, opt: &o, ctx: ctx}
+	m.ready, m.cut = append(m.ready, m.cut...), nil // of an earlier call
+	d.doom(m)
 	if err := d.run(m); err != nil {
 		stop(err) // the tasks still running end before Run does
 		for !d.lost && !d.idle() {
@@ -109,7 +116,7 @@ func (d *driver[S, U, M]) collect(m *Machine[S, U, M], wake <-chan struct{}) []E
 	}
 	t := d.line[0]
 	d.line = d.line[1:]
-	if d.ctx.Err() != nil || d.stopping() {
+	if d.ctx.Err() != nil || d.stopping() || d.pool.doomed(&t) {
 		d.one[0] = Ended[U, M]{t, Result[U, M]{Outcome: Aborted, Err: context.Cause(d.ctx)}}
 	} else {
 		d.pool.compute(&d.one[0], &t, m.Sees(&t))
@@ -212,12 +219,22 @@ func (d *driver[S, U, M]) apply(m *Machine[S, U, M], ended []Ended[U, M]) ([]End
 		if err := m.Apply(e.Task.Index, e.Result); err != nil {
 			return nil, err
 		}
+		if e.Result.Outcome == Failed {
+			d.doom(m)
+		}
 		if e.Result.Outcome != Aborted {
 			ended[n] = e
 			n++
 		}
 	}
 	return ended[:n], nil
+}
+
+// doom tells others that a task has failed for good, if one has.
+func (d *driver[S, U, M]) doom(m *Machine[S, U, M]) {
+	if d.pool.doom.Store(int64(m.doom)); m.doom >= 0 && d.opt.Doomed != nil {
+		d.opt.Doomed()
+	}
 }
 
 func (d *driver[S, U, M]) record(m *Machine[S, U, M], ended []Ended[U, M], commit bool) error {
@@ -252,10 +269,12 @@ type pool[S, U, M any] struct {
 	exec    Exec[S, U, M]
 	started func(*Task[M])
 	stop    <-chan struct{}
+	cut     <-chan struct{}
 	size    int
 	eager   bool // collect gives what has ended at once, rather than when all have
 	workers sync.WaitGroup
 	out     int           // submitted and not collected; the driver's alone
+	doom    atomic.Int64  // see Machine.doom
 	more    chan struct{} // a token: enough has ended to be collected
 
 	mu     sync.Mutex
@@ -281,9 +300,17 @@ func (p *pool[S, U, M]) stopping() bool {
 	select {
 	case <-p.stop:
 		return true
+	case <-p.cut:
+		return true
 	default:
 		return false
 	}
+}
+
+// doomed reports whether a task starts early and must not any more.
+func (p *pool[S, U, M]) doomed(t *Task[M]) bool {
+	doom := p.doom.Load()
+	return doom >= 0 && int64(t.Step) > doom
 }
 
 // compute computes a task. A panic of it is a failure.
@@ -356,7 +383,7 @@ func (p *pool[S, U, M]) work() {
 		if it.view != nil {
 			state = *it.view
 		}
-		if p.ctx.Err() != nil || p.stopping() {
+		if p.ctx.Err() != nil || p.stopping() || p.doomed(&it.task) {
 			e = Ended[U, M]{it.task, Result[U, M]{Outcome: Aborted, Err: context.Cause(p.ctx)}}
 		} else {
 			p.compute(&e, &it.task, state)

@@ -24,6 +24,9 @@ func (p *reading) meaning(top *block) {
 	}
 	m := &meaning{reading: p, all: all}
 	m.block(top, scope{vars: map[string]bool{}})
+	if p.after != nil {
+		m.block(p.after, scope{vars: map[string]bool{"run": true}, names: []string{"run"}})
+	}
 	for _, s := range p.steps {
 		s.settle()
 	}
@@ -379,7 +382,12 @@ func (m *meaning) stepRef(path []string, b *block, s *step, say func(code, forma
 		}
 		in = holder.in
 	}
-	if target := m.all[id]; target != nil {
+	switch target := m.all[id]; {
+	case target == nil:
+	case target.in.of == nil:
+		say(codeNotAncestor, "a handler does not see the steps of the run, nor they it; it has inputs and run: run.status, run.error and run.failed")
+		return
+	default:
 		say(codeNotAncestor, "`%s` is inside of `%s` and not seen from outside; refer to steps.%s.output", id, target.in.of.ID, target.in.of.ID)
 		return
 	}

@@ -58,6 +58,7 @@ type reading struct {
 	inputs     []Input
 	conditions int     // their bytes
 	steps      []*step // all of them, in the order of the file
+	after      *block  // the handlers
 }
 
 func newReading(file string, text []byte, noun, needs string) *reading {

@@ -42,8 +42,12 @@ type Recipe struct {
 	Inputs      []Input
 	Model       string // of agents that do not name one, "" for none
 	Concurrency int    // steps running at once, in all containers together
+	FailFast    bool   // a failure of the run stops what is running
 	Budget      *Budget
 	Block       // its steps and its output
+	// Handlers are what runs after the steps: on_failure, on_cancel and always, in this order, as
+	// far as they are there. Each is a step with a Parallel.
+	Handlers []*Step
 
 	File   string // as people know it
 	Source []byte // the text it was read from

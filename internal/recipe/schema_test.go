@@ -160,7 +160,7 @@ func odd() []any {
 
 func keysOf() []string {
 	return []string{
-		"name", "description", "version", "aliases", "inputs", "model", "max_concurrency", "budget", "steps", "output", "id", "subagent", "prompt", "tool", "args",
+		"name", "description", "version", "aliases", "inputs", "model", "max_concurrency", "fail_fast", "on_failure", "on_cancel", "always", "budget", "steps", "output", "id", "subagent", "prompt", "tool", "args",
 		"effects", "workflow", "ask", "parallel", "foreach", "loop", "depends_on", "when", "gate", "output_retries", "retry", "timeout", "on_error", "type", "required",
 		"default", "enum", "question", "header", "options", "several", "label", "form", "in", "as", "width", "max", "until", "message", "attempts", "delay", "backoff", "max_delay", "tokens", "cost", "time", "zzz",
 	}

@@ -40,6 +40,7 @@ type step struct {
 func (p *reading) recipe(n *yaml.Node, r *Recipe) *block {
 	top := &block{Block: &r.Block}
 	var list, aliases *yaml.Node
+	var handlers [3]*yaml.Node
 	keys := p.object(n, "a recipe", []field{
 		{"name", func(v *yaml.Node) { r.Name = p.named(v, "`name`", recipeName) }},
 		{"description", func(v *yaml.Node) { r.Description, _ = p.text(v, "`description`") }},
@@ -48,8 +49,12 @@ func (p *reading) recipe(n *yaml.Node, r *Recipe) *block {
 		{"inputs", func(v *yaml.Node) { r.Inputs = p.declared(v, "input") }},
 		{"model", func(v *yaml.Node) { r.Model = p.named(v, "`model`", modelName) }},
 		{"max_concurrency", func(v *yaml.Node) { r.Concurrency = int(p.wholeIn(v, "`max_concurrency`", 1, maxWidth)) }},
+		{"fail_fast", func(v *yaml.Node) { r.FailFast = p.boolean(v, "`fail_fast`") }},
 		{"budget", func(v *yaml.Node) { r.Budget = p.budget(v) }},
 		{"steps", func(v *yaml.Node) { list = v }},
+		{OnFailure, func(v *yaml.Node) { handlers[0] = v }},
+		{OnCancel, func(v *yaml.Node) { handlers[1] = v }},
+		{Always, func(v *yaml.Node) { handlers[2] = v }},
 		{"output", func(v *yaml.Node) { r.Output = p.result(v, &top.sites) }},
 	})
 	p.need(n, keys, "a recipe", "name")
@@ -59,12 +64,40 @@ func (p *reading) recipe(n *yaml.Node, r *Recipe) *block {
 	if list != nil {
 		p.block(list, top)
 	}
+	p.handle(keys, handlers[:], r)
 	p.inputs = r.Inputs
 	p.names(r, aliases)
 	if len(p.steps) > MaxSteps {
 		p.add(posOf(p.steps[MaxSteps].node), codeTooManySteps, "over 1,000 steps, those in others counted; put some into recipes of their own")
 	}
 	return top
+}
+
+// The handlers of a recipe, by the ids of their steps.
+const (
+	OnFailure = "on_failure"
+	OnCancel  = "on_cancel"
+	Always    = "always"
+)
+
+// handle reads the handlers: a step or a list of steps each.
+func (p *reading) handle(keys map[string]*yaml.Node, lists []*yaml.Node, r *Recipe) {
+	p.after = &block{Block: &Block{}, names: map[string]*step{}}
+	for i, id := range []string{OnFailure, OnCancel, Always} {
+		n := lists[i]
+		if n == nil {
+			continue
+		}
+		if n.Kind == yaml.MappingNode {
+			n = &yaml.Node{Kind: yaml.SequenceNode, Line: n.Line, Column: n.Column, Content: []*yaml.Node{n}}
+		}
+		s := &step{Step: &Step{ID: id, Pos: posOf(keys[id]), OnError: "continue", Parallel: &Parallel{}}, id: keys[id], node: keys[id], in: p.after, index: len(p.after.steps)}
+		p.steps = append(p.steps, s)
+		p.after.steps = append(p.after.steps, s)
+		s.body = &block{Block: &s.Parallel.Block, of: s}
+		p.block(n, s.body)
+		r.Handlers = append(r.Handlers, s.Step)
+	}
 }
 
 // names warns of names with a misleading meaning.

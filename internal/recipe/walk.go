@@ -8,8 +8,19 @@ import (
 )
 
 // Walk visits all steps, outer ones before those inside, in the order of the file. The depth of the top ones is
-// 0. If visit returns false, the steps inside are skipped.
-func (r *Recipe) Walk(visit func(s *Step, depth int) bool) { r.Block.walk(visit, 0) }
+// 0. The handlers come last. If visit returns false, the steps inside are skipped.
+func (r *Recipe) Walk(visit func(s *Step, depth int) bool) {
+	r.Block.walk(visit, 0)
+	(&Block{Steps: r.Handlers}).walk(visit, 0)
+}
+
+// HandlerBlocks returns the steps of the handlers.
+func (r *Recipe) HandlerBlocks() (out []*Block) {
+	for _, h := range r.Handlers {
+		out = append(out, h.Body())
+	}
+	return out
+}
 
 func (b *Block) walk(visit func(*Step, int) bool, depth int) {
 	for _, s := range b.Steps {
