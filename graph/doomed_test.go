@@ -50,7 +50,10 @@ func failing(t *testing.T, store, reads, fast bool) {
 	in.AddNode(slow("j"))
 	edges(in, "@start i", "i j", "j @end")
 	g := graph.New("doomed", reduce)
-	g.Add("bad", func(context.Context, state) (update, error) { time.Sleep(10 * time.Millisecond); return update{}, errBroken })
+	g.Add("bad", func(context.Context, state) (update, error) {
+		time.Sleep(10 * time.Millisecond)
+		return update{}, errBroken
+	})
 	for _, n := range []string{"a", "b", "c"} {
 		g.AddNode(slow(n))
 	}
