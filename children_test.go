@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -396,4 +398,100 @@ func TestGrandchildIsResumed(t *testing.T) {
 			t.Errorf("%+v %v", out, err)
 		}
 	})
+}
+
+// A child is raised within its parent's budget: what it is to have is set aside there, whoever holds the parent, or it is refused with what it may have. A
+// parent that only waits for such a child says for what.
+func TestChildIsRaisedWithinItsParent(t *testing.T) {
+	for name, raise := range map[string]func(t *testing.T, e *superstep.Engine, child string, b *runlog.Budget) error{
+		"budget": func(t *testing.T, e *superstep.Engine, child string, b *runlog.Budget) error {
+			return e.Budget(t.Context(), child, *b)
+		},
+		"resume": func(t *testing.T, e *superstep.Engine, child string, b *runlog.Budget) error {
+			r, err := e.Resume(t.Context(), child, &superstep.ResumeOptions{Budget: b})
+			if err == nil {
+				_, err = r.Wait(t.Context())
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, f := runlog.NewMemory(nil), &family{child: &graph.Child{Budget: &runlog.Budget{Tokens: leafCost - 1}}}
+			e := engine(t, store, f.workflows(t)...)
+			r := f.start(t, e, "parent", 2, &superstep.StartOptions{Budget: &runlog.Budget{Tokens: 3 * leafCost}})
+			out := ends(t, r, runlog.Paused)
+			if len(out.Children) != 2 || out.Short == nil || out.Short.Run != out.Children[0] || out.Short.Limit != leafCost-1 {
+				t.Fatalf("%+v, %v", out, out.Short)
+			}
+			var refused error
+			for _, tokens := range []int64{1_000_000, -1} {
+				refused = raise(t, e, out.Children[0], &runlog.Budget{Tokens: tokens})
+				if want := fmt.Sprintf("may have at most %d tokens", 2*leafCost+1); refused == nil || !strings.Contains(refused.Error(), want) {
+					t.Fatalf("%v, want %s", refused, want)
+				}
+			}
+			if err := raise(t, e, out.Children[0], &runlog.Budget{Tokens: 2*leafCost + 1}); err != nil {
+				t.Fatal(err)
+			}
+			ends(t, resume(t, e, out.Children[0], nil), runlog.Completed) // it may have ended
+			second := ends(t, resume(t, e, r.ID(), nil), runlog.Paused)
+			if second.Short == nil || second.Short.Run != out.Children[1] {
+				t.Fatalf("%+v", second)
+			}
+			if err := raise(t, e, out.Children[1], &runlog.Budget{Tokens: leafCost}); err != nil {
+				t.Fatal(err)
+			}
+			ends(t, resume(t, e, out.Children[1], nil), runlog.Completed)
+			ends(t, resume(t, e, r.ID(), nil), runlog.Completed)
+			f.once(t, 2)
+			if got := spent(t, store, r.ID()).Tokens; got != 2*leafCost {
+				t.Errorf("spent %d", got)
+			}
+			if report, err := e.Replay(t.Context(), r.ID(), nil); err != nil || report.Diverged != nil {
+				t.Errorf("the replay: %+v, %v", report, err)
+			}
+		})
+	}
+}
+
+// A child is raised while its parent is executed.
+func TestChildIsRaisedBesideItsParent(t *testing.T) {
+	blocked := make(chan struct{})
+	store, f := runlog.NewMemory(nil), &family{child: &graph.Child{Budget: &runlog.Budget{Tokens: leafCost - 1}}}
+	f.leaf = func(ctx context.Context, _ *graph.Task, n int) error {
+		if n == 2 {
+			select {
+			case <-blocked:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		return nil
+	}
+	e := engine(t, store, f.workflows(t)...)
+	r := f.start(t, e, "parent", 2, &superstep.StartOptions{Budget: &runlog.Budget{Tokens: 3 * leafCost}})
+	var low []runlog.Info
+	for len(low) == 0 {
+		infos, err := e.Children(t.Context(), r.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		low = slices.DeleteFunc(infos, func(i runlog.Info) bool { return i.Status != runlog.Paused })
+	}
+	if err := e.Budget(t.Context(), low[0].ID, runlog.Budget{Tokens: 1_000_000}); err == nil || !strings.Contains(err.Error(), "may have at most 15 tokens") {
+		t.Fatal(err)
+	}
+	if err := e.Budget(t.Context(), low[0].ID, runlog.Budget{Tokens: leafCost}); err != nil {
+		t.Fatal(err)
+	}
+	for info(t, e, low[0].ID).Status != runlog.Completed { // without anybody's resuming it
+		time.Sleep(time.Millisecond)
+	}
+	close(blocked)
+	out := ends(t, r, runlog.Paused)
+	if err := e.Budget(t.Context(), out.Short.Run, runlog.Budget{Tokens: leafCost}); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, resume(t, e, r.ID(), nil), runlog.Completed)
+	f.once(t, 2)
 }

@@ -1,6 +1,7 @@
 package superstep
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -322,7 +323,7 @@ func (e *Engine) execute(ctx context.Context, r *Run, l *launching) Outcome {
 				}
 			default:
 			}
-			return pause(ctx, j, res, err, nil)
+			return e.rest(ctx, j, res, err, nil)
 		case (l.recovers || l.Supervised) && changed: // for who has the right version
 			return Outcome{Status: runlog.Interrupted, Err: err}
 		case changed && len(j.Open()) > 0: // it waits on, for what it began with
@@ -330,7 +331,7 @@ func (e *Engine) execute(ctx context.Context, r *Run, l *launching) Outcome {
 			for _, q := range j.Open() {
 				paths = append(paths, q.Path)
 			}
-			out := pause(ctx, j, res, err, paths)
+			out := e.rest(ctx, j, res, err, paths)
 			out.Err = errors.Join(out.Err, err)
 			return out
 		case !waits:
@@ -338,7 +339,7 @@ func (e *Engine) execute(ctx context.Context, r *Run, l *launching) Outcome {
 		}
 		_ = j.Look(ctx)
 		if j.Pausing() != nil {
-			return pause(ctx, j, res, err, wait.Paths)
+			return e.rest(ctx, j, res, err, wait.Paths)
 		}
 		select {
 		case <-late: // perhaps long ago
@@ -370,7 +371,7 @@ func (e *Engine) execute(ctx context.Context, r *Run, l *launching) Outcome {
 			return record(ctx, j, res, graph.ErrStopped)
 		}
 		var out Outcome
-		if answered == 0 && j.Quiet(func() { out = pause(ctx, j, res, err, wait.Paths) }) {
+		if answered == 0 && j.Quiet(func() { out = e.rest(ctx, j, res, err, wait.Paths) }) {
 			out.Err = errors.Join(out.Err, refused)
 			return out
 		}
@@ -501,7 +502,7 @@ func ask(ctx context.Context, answer Answering, q runlog.Question) (a *runlog.An
 	return a, ok && a != nil
 }
 
-func pause(ctx context.Context, j *journal.Journal, res *workflow.Result, why error, waiting []string) Outcome {
+func (e *Engine) rest(ctx context.Context, j *journal.Journal, res *workflow.Result, why error, waiting []string) Outcome {
 	if out, ok := stopped(ctx, j, why); ok {
 		return out
 	}
@@ -512,6 +513,9 @@ func pause(ctx context.Context, j *journal.Journal, res *workflow.Result, why er
 	if short, ok := errors.AsType[*runlog.BudgetError](why); ok {
 		out.Short = short
 	}
+	if out.Short == nil && len(out.Open) == 0 {
+		out.Short = e.shortOf(ctx, out.Children)
+	}
 	paused := runlog.RunPaused{Waiting: waiting, Waited: j.Waited()}
 	if paused.Message = out.Short == nil && onlyMessages(out.Open); paused.Message && res != nil {
 		out.Output = res.Output
@@ -521,6 +525,24 @@ func pause(ctx context.Context, j *journal.Journal, res *workflow.Result, why er
 	}
 	out.end(ctx, j, runlog.KindRunPaused, paused)
 	return out
+}
+
+// shortOf returns the limit that the first of several runs is paused for, nil if none is.
+func (e *Engine) shortOf(ctx context.Context, runs []string) *runlog.BudgetError {
+	for _, id := range runs {
+		info, err := e.find(ctx, id)
+		if err != nil || info.Status != runlog.Paused {
+			continue
+		}
+		for r, err := range runlog.Records(ctx, e.store, id, info.Head) {
+			var d runlog.RunPaused
+			if err == nil && r.Kind == runlog.KindRunPaused && json.Unmarshal(r.Data, &d) == nil && d.Short != nil {
+				d.Short.Run = cmp.Or(d.Short.Run, id)
+				return d.Short
+			}
+		}
+	}
+	return nil
 }
 
 // onlyMessages reports whether a run only waits for the next message of a conversation.

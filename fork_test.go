@@ -128,7 +128,7 @@ func TestForkAtAnyRecord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i := info(t, e, fork.ID); i.Status != runlog.Interrupted || i.Title != "a b" {
+		if i := info(t, e, fork.ID); i.Status != runlog.Paused || i.Title != "a b" {
 			t.Errorf("%+v", i)
 		}
 		out := ends(t, resume(t, e, fork.ID, nil), runlog.Completed)

@@ -60,17 +60,64 @@ func (e *Engine) Budget(ctx context.Context, id string, b runlog.Budget) error {
 	if err != nil {
 		return err
 	}
-	r := unlisted.Request{Kind: unlisted.KindBudget, Time: e.opt.Now().UTC()}
+	if err := e.lend(ctx, &info, &b); err != nil {
+		return err
+	}
+	return e.rebudget(ctx, &info, &unlisted.Request{Kind: unlisted.KindBudget}, b, func(rec *runlog.Record, request string) (bool, error) {
+		b := mail.BudgetOf(rec)
+		return b != nil && b.Request == request, nil
+	})
+}
+
+// lend has the parent of a child run set aside what the child is to have. The error says how much that may be.
+func (e *Engine) lend(ctx context.Context, child *runlog.Info, b *runlog.Budget) error {
+	if !child.IsChild() {
+		return nil
+	}
+	parent, err := e.find(ctx, child.Parent)
+	if errors.As(err, new(*runlog.NotFoundError)) || err == nil && parent.Status.Ended() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return e.rebudget(ctx, &parent, &unlisted.Request{Kind: unlisted.KindLend, Path: child.ID}, *b, func(rec *runlog.Record, request string) (bool, error) {
+		l := mail.LoanOf(rec)
+		if l == nil || l.Request != request {
+			return false, nil
+		}
+		if l.Short != nil {
+			return true, &lentError{child.ID, parent.ID, l.Short}
+		}
+		return true, nil
+	})
+}
+
+// A lentError reports that a child run may not have as much as it is to have.
+type lentError struct {
+	child, parent string
+	short         *runlog.BudgetError
+}
+
+func (e *lentError) Error() string {
+	return fmt.Sprintf("run %s may have at most %s: the rest of the budget of run %s, its parent, is used or set aside; give that one a larger budget first",
+		e.child, e.short.Left(), e.parent)
+}
+
+// FailureCode returns the code of a call that a budget does not allow.
+func (e *lentError) FailureCode() string { return e.short.FailureCode() }
+
+// rebudget posts a request about a budget to a run, and returns when the request is carried out.
+func (e *Engine) rebudget(ctx context.Context, info *runlog.Info, r *unlisted.Request, b runlog.Budget, seen func(*runlog.Record, string) (bool, error)) (err error) {
+	r.Time = e.opt.Now().UTC()
 	if r.Data, err = json.Marshal(b); err != nil {
 		return err
 	}
-	if err := e.post(ctx, id, &r); err != nil {
+	id := info.ID
+	if err := e.post(ctx, id, r); err != nil {
 		return err
 	}
-	seen := func(rec *runlog.Record) (bool, error) {
-		b := mail.BudgetOf(rec)
-		return b != nil && b.Request == r.ID, nil
-	}
+	saw := func(rec *runlog.Record) (bool, error) { return seen(rec, r.ID) }
 	for from := info.Head + 1; ; {
 		j, err := e.open(ctx, id, &journal.Options{})
 		switch {
@@ -81,13 +128,16 @@ func (e *Engine) Budget(ctx context.Context, id string, b runlog.Budget) error {
 			if now := j.Info(); err == nil && now.Status == runlog.Paused && now.Queue() != nil && waitsForBudget(&now) {
 				err = j.Append(ctx, runlog.Queued)
 			}
-			return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+			if err = errors.Join(err, j.Close(context.WithoutCancel(ctx))); err == nil && r.Kind == unlisted.KindLend {
+				_, _, err = e.await(ctx, id, from, saw)
+			}
+			return err
 		case err == nil:
 			if err := j.Close(context.WithoutCancel(ctx)); err != nil {
 				return err
 			}
 			var done bool
-			if _, done, err = e.await(ctx, id, from, seen); !done && err == nil {
+			if _, done, err = e.await(ctx, id, from, saw); !done && err == nil {
 				err = &runlog.EndedError{ID: id, Status: j.Info().Status}
 			}
 			return err
@@ -95,7 +145,7 @@ func (e *Engine) Budget(ctx context.Context, id string, b runlog.Budget) error {
 			return err
 		}
 		var done bool
-		if from, done, err = e.await(ctx, id, from, seen); done || err != nil {
+		if from, done, err = e.await(ctx, id, from, saw); done || err != nil {
 			return err
 		}
 	}

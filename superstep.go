@@ -420,6 +420,11 @@ func (e *Engine) Resume(ctx context.Context, id string, opt *ResumeOptions) (*Ru
 	if err := e.accepts(ctx, id); err != nil {
 		return nil, err
 	}
+	if o.Budget != nil {
+		if err := e.lend(ctx, &info, o.Budget); err != nil {
+			return nil, err
+		}
+	}
 	j, err := e.open(ctx, id, &journal.Options{Budget: o.Budget, Quarantined: o.Quarantined})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -193,6 +194,9 @@ func nextSteps(a *app, e *ending) {
 		}
 	}
 	printAnswers(a, e)
+	for _, l := range kin(context.Background(), a, e) {
+		line(l.what, l.do)
+	}
 	switch from := e.again(); e.status {
 	case runlog.Partial:
 		if task := happened(context.Background(), a, e); task != "" {
@@ -219,8 +223,8 @@ func nextSteps(a *app, e *ending) {
 			break
 		}
 		words := []string{"runs", "resume", e.id}
-		if e.run.Short != nil {
-			words = append(words, raised(e.run.Short)...)
+		if short := e.run.Short; short != nil {
+			words = append([]string{"runs", "resume", cmp.Or(short.Run, e.id)}, raised(short)...)
 		}
 		hint := a.hint(words...)
 		if e.run.Short == nil && len(e.open) > 0 {

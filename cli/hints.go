@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -28,6 +31,43 @@ func printAnswers(a *app, e *ending) {
 			title = ""
 		}
 	}
+}
+
+// A nextStep is a line of nextSteps.
+type nextStep struct{ what, do string }
+
+// kin returns which child runs a paused run waits for, with what they wait for, and which parent waits for a run that has ended.
+func kin(ctx context.Context, a *app, e *ending) (out []nextStep) {
+	engine, info, err := findRun(ctx, a, e.id)
+	switch {
+	case err != nil:
+		return nil
+	case info.IsChild() && (info.Status.Ended() || info.Status == runlog.Failed):
+		parent, err := engine.Find(ctx, info.Parent)
+		if err == nil && !parent.Status.Ended() && parent.Owner == "" {
+			out = append(out, nextStep{"Parent", a.hint("runs", "resume", parent.ID) + "   waited for this"})
+		}
+		return out
+	case info.Status != runlog.Paused || e.run.Short != nil:
+		return nil
+	}
+	children, _ := engine.Children(ctx, info.ID)
+	for i := range children {
+		c := &children[i]
+		sum := summary.Of(c)
+		switch {
+		case c.Status.Ended() || c.Status == runlog.Failed || sum == nil:
+		case sum.Open > 0 && len(sum.Questions) > 0:
+			q := &sum.Questions[0]
+			out = append(out, nextStep{"Child", fmt.Sprintf("%s asks: %s", c.ID, transcript.Line(q.Text))}, nextStep{"Answer", a.hint("runs", "answer", c.ID)})
+		case c.Status == runlog.Paused:
+			out = append(out, nextStep{"Child", a.hint("runs", "resume", c.ID) + "   is paused"})
+		}
+		if len(out) >= 2*mostLines {
+			return append(out, nextStep{"", a.hint("runs", "list", "--of", e.id) + "   shows all"})
+		}
+	}
+	return out
 }
 
 func pad(title string) string { return title + strings.Repeat(" ", max(0, 7-len(title))) }
@@ -127,6 +167,6 @@ func adviseLimit(a *app, e *ending) {
 		return
 	}
 	if flag := raised(short); flag != nil {
-		e.err.Next = []string{"go on with a larger budget: " + a.hint(append([]string{"runs", "resume", e.id}, flag...)...)}
+		e.err.Next = []string{"go on with a larger budget: " + a.hint(append([]string{"runs", "resume", cmp.Or(short.Run, e.id)}, flag...)...)}
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -342,7 +343,7 @@ func (s *serving) result(info *runlog.Info, run *transcript.Run) (*sdk.CallToolR
 		out.Status, out.Output = host.Waiting, lastAnswer(run)
 		out.Next = "nothing is asked: the output is the answer, and a person may continue the conversation"
 	case run.Short != nil:
-		out.Error, out.Next = run.Short.Error(), s.resume+" "+info.ID+" "+strings.Join(raised(run.Short), " ")
+		out.Error, out.Next = run.Short.Error(), s.resume+" "+cmp.Or(run.Short.Run, info.ID)+" "+strings.Join(raised(run.Short), " ")
 	case info.Status == runlog.Running:
 		out.Next = "run_status with wait"
 	case !info.Status.Ended():

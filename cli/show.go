@@ -226,8 +226,8 @@ func showRun(a *app, info runlog.Info, r *transcript.Run, now time.Time, im *hos
 	if folder != "" {
 		put("  files in %s", transcript.Line(a.shownPath(folder)))
 	}
-	if tokens := r.Usage.In + r.Usage.Out; tokens > 0 || len(r.Agents) > 0 {
-		put("  %s tokens (%s in, %s out), %s", inwords.Count(tokens), inwords.Count(r.Usage.In), inwords.Count(r.Usage.Out), inwords.Plural(len(r.Agents), "agent")+costOf(r.Used().Cost, min(len(r.Agents), int(r.Spent.Tokens))))
+	if used := r.Used(); used.Tokens > 0 || used.Agents > 0 {
+		put("  %s tokens (%s in, %s out), %s", inwords.Count(used.Tokens), inwords.Count(r.Usage.In), inwords.Count(r.Usage.Out), inwords.Plural(used.Agents, "agent")+costOf(used.Cost, min(used.Agents, int(r.Spent.Tokens))))
 	}
 	if im != nil {
 		put("  %s %s, works in %s", p.Yellow("imported"), im.Time.Local().Format(time.DateTime), transcript.Line(im.Dir))

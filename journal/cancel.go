@@ -106,6 +106,8 @@ func (j *Journal) handle(ctx context.Context, r *unlisted.Request) error {
 		return j.reply(ctx, r)
 	case unlisted.KindBudget:
 		return j.rebudget(ctx, r)
+	case unlisted.KindLend:
+		return j.lend(ctx, r)
 	case unlisted.KindSteer:
 		j.cancels.mu.Lock()
 		j.cancels.mail = append(j.cancels.mail, *r)

@@ -104,10 +104,10 @@ func (s *Scope) share(key string, want *runlog.Budget) (share runlog.Amount, non
 		return *was.Cost, false
 	}
 	taken := less(l.spent.Add(l.held), own)
-	part := func(want, limit, taken int64) int64 {
+	part := func(want, limit, taken, own int64) int64 {
 		switch {
 		case want > 0:
-			return want
+			return max(want, own) // it may have been raised
 		case limit <= 0:
 			return 0
 		}
@@ -115,9 +115,9 @@ func (s *Scope) share(key string, want *runlog.Budget) (share runlog.Amount, non
 		return max(limit-taken, 1) // with nothing left, it waits for more
 	}
 	share = runlog.Amount{
-		Tokens: part(want.Tokens, l.limit.Tokens, taken.Tokens), Money: part(want.Money, l.limit.Money, taken.Money),
-		Turns: part(want.Turns, l.limit.Turns, taken.Turns), Calls: part(want.Calls, l.limit.Calls, taken.Calls),
-		Agents: part(want.Agents, l.limit.Agents, taken.Agents),
+		Tokens: part(want.Tokens, l.limit.Tokens, taken.Tokens, own.Tokens), Money: part(want.Money, l.limit.Money, taken.Money, own.Money),
+		Turns: part(want.Turns, l.limit.Turns, taken.Turns, own.Turns), Calls: part(want.Calls, l.limit.Calls, taken.Calls, own.Calls),
+		Agents: part(want.Agents, l.limit.Agents, taken.Agents, own.Agents),
 	}
 	return share, none
 }

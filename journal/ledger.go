@@ -78,11 +78,11 @@ func (l *ledger) change(b runlog.Budget) { l.given, l.limit = b, l.over.Over(b) 
 // limits returns the set limits in a fixed order, with the used amount of each and the amount needed.
 func (l *ledger) limits(taken, need runlog.Amount) []runlog.BudgetError {
 	all := [...]runlog.BudgetError{
-		{What: runlog.BudgetTokens, Limit: l.limit.Tokens, Used: taken.Tokens, Need: need.Tokens},
-		{What: runlog.BudgetMoney, Limit: l.limit.Money, Used: taken.Money, Need: need.Money},
-		{What: runlog.BudgetTurns, Limit: l.limit.Turns, Used: taken.Turns, Need: need.Turns},
-		{What: runlog.BudgetCalls, Limit: l.limit.Calls, Used: taken.Calls, Need: need.Calls},
-		{What: runlog.BudgetAgents, Limit: l.limit.Agents, Used: taken.Agents, Need: need.Agents},
+		{What: runlog.BudgetTokens, Limit: l.limit.Tokens, Used: taken.Tokens, Held: taken.Tokens - l.spent.Tokens, Need: need.Tokens},
+		{What: runlog.BudgetMoney, Limit: l.limit.Money, Used: taken.Money, Held: taken.Money - l.spent.Money, Need: need.Money},
+		{What: runlog.BudgetTurns, Limit: l.limit.Turns, Used: taken.Turns, Held: taken.Turns - l.spent.Turns, Need: need.Turns},
+		{What: runlog.BudgetCalls, Limit: l.limit.Calls, Used: taken.Calls, Held: taken.Calls - l.spent.Calls, Need: need.Calls},
+		{What: runlog.BudgetAgents, Limit: l.limit.Agents, Used: taken.Agents, Held: taken.Agents - l.spent.Agents, Need: need.Agents},
 	}
 	return slices.DeleteFunc(all[:], func(e runlog.BudgetError) bool { return e.Limit <= 0 })
 }
@@ -94,6 +94,16 @@ func (l *ledger) short(taken, need runlog.Amount, elapsed time.Duration) *runlog
 	}
 	for _, e := range l.limits(taken, need) {
 		if e.Need > 0 && e.Used+e.Need > e.Limit {
+			return &e
+		}
+	}
+	return nil
+}
+
+// unlimited returns the first limit that another budget takes away.
+func (l *ledger) unlimited(taken runlog.Amount, b *runlog.Budget) *runlog.BudgetError {
+	for _, e := range l.limits(taken, runlog.Amount{Tokens: b.Tokens, Money: b.Money, Turns: b.Turns, Calls: b.Calls, Agents: b.Agents}) {
+		if e.Need < 0 {
 			return &e
 		}
 	}

@@ -30,6 +30,41 @@ func (j *Journal) rebudget(ctx context.Context, r *unlisted.Request) error {
 	return j.Write(ctx, "", runlog.KindEvent, "", e)
 }
 
+// lend carries out a request to set more of the budget aside for a child run, and records why if it is not left.
+func (j *Journal) lend(ctx context.Context, r *unlisted.Request) error {
+	loan := mail.Loan{Run: r.Path, Request: r.ID}
+	var want runlog.Budget
+	if json.Unmarshal(r.Data, &want) != nil {
+		return nil
+	}
+	q := j.Children()[loan.Run]
+	j.mu.Lock()
+	if q.Key != "" {
+		own, l := j.of(q.Path).held[q.Key], &j.ledger
+		loan.Path, loan.Key, loan.Amount = q.Path, q.Key, atLeast(own, &want)
+		taken := less(l.spent.Add(l.held), own)
+		if loan.Short = l.short(taken, loan.Amount, j.elapsed()); loan.Short == nil {
+			loan.Short = l.unlimited(taken, &want)
+		}
+		if loan.Short != nil {
+			loan.Amount = own
+		}
+	}
+	j.mu.Unlock()
+	e, err := newEvent(mail.EventLent, loan)
+	if err != nil {
+		return err
+	}
+	return j.Write(ctx, "", runlog.KindEvent, "", e)
+}
+
+// atLeast returns an amount with what is more in a budget.
+func atLeast(a runlog.Amount, b *runlog.Budget) runlog.Amount {
+	return runlog.Amount{
+		Tokens: max(a.Tokens, b.Tokens), Money: max(a.Money, b.Money), Turns: max(a.Turns, b.Turns), Calls: max(a.Calls, b.Calls), Agents: max(a.Agents, b.Agents),
+	}
+}
+
 // Steered returns the messages that users have sent to an agent of the task since its last turn, oldest first. If there are any, it records them as an
 // effect with that key, so that a resumed or replayed run delivers them before the same turn.
 //

@@ -200,13 +200,23 @@ func (v *recovered) note(r *runlog.Record) error {
 		s.keep(r, r.Path != "")
 	case runlog.KindEvent:
 		v.grant(r)
-		if b := mail.BudgetOf(r); b != nil {
-			v.ledger.change(b.Budget)
-			put(&v.of("").heard, "", r.Seq)
-			v.close(b.Request)
-		}
+		v.budgeted(r)
 	}
 	return nil
+}
+
+// budgeted notes a change of the budget, or of what is set aside for a child run.
+func (v *recovered) budgeted(r *runlog.Record) {
+	if b := mail.BudgetOf(r); b != nil {
+		v.ledger.change(b.Budget)
+		put(&v.of("").heard, "", r.Seq)
+		v.close(b.Request)
+	} else if l := mail.LoanOf(r); l != nil {
+		if l.Key != "" {
+			v.ledger.hold(v.of(l.Path), l.Key, l.Amount)
+		}
+		v.close(l.Request)
+	}
 }
 
 // wokenAt returns the head when a task, or one around it, was last woken.

@@ -192,10 +192,10 @@ func (p *replay) inject(ctx context.Context, j *Journal) error {
 	return j.Append(ctx, "", runlog.Record{Kind: next.Kind, Path: next.Path, Time: next.Time, Data: next.Data, Attachment: next.Attachment})
 }
 
-// beside reports whether a record was not written by the workflow, but beside it: a change of the budget, the output of an interrupted effect, a question of
+// beside reports whether a record was not written by the workflow, but beside it: a change of the budget or of a loan, the output of an interrupted effect, a question of
 // a running one, or a mark. A replay copies it.
 func beside(r *runlog.Record) bool {
-	return mail.BudgetOf(r) != nil || cut.Of(r) != nil || asksDuring(r) || marks(r)
+	return mail.BudgetOf(r) != nil || mail.LoanOf(r) != nil || cut.Of(r) != nil || asksDuring(r) || marks(r)
 }
 
 // answers injects the recorded answers and the records beside the workflow when they are due, and ends the workflow if it takes too long, until stop is called.

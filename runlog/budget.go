@@ -64,23 +64,41 @@ const (
 // A BudgetError reports that a task cannot continue within the budget of its run. The task has not
 // failed: it waits, and the run continues with a larger budget.
 type BudgetError struct {
+	Run   string `json:"run,omitempty"`  // the child run whose limit it is, "" for the run itself
 	Path  string `json:"path,omitempty"` // of the task, "" for the run as a whole
 	What  string `json:"what"`           // which limit
 	Limit int64  `json:"limit"`          // like the others in the unit of the limit; nanoseconds for time
 	Used  int64  `json:"used"`           // and set aside for what is under way
+	Held  int64  `json:"held,omitempty"` // of Used, what is set aside
 	Need  int64  `json:"need,omitempty"` // what the next step may cost; 0 for time
 }
 
 func (e *BudgetError) Error() string {
 	var b strings.Builder
+	if e.Run != "" {
+		b.WriteString("child run " + e.Run + ": ")
+	}
 	if e.Path != "" {
 		b.WriteString(e.Path + ": ")
 	}
 	fmt.Fprintf(&b, "%s of the run's budget of %s used", e.show(e.Used), e.unit())
+	if e.Held > 0 {
+		fmt.Fprintf(&b, " (%s of it only set aside)", e.show(e.Held))
+	}
 	if e.Need > 0 {
 		fmt.Fprintf(&b, ", and the next step may take %s more", e.show(e.Need))
 	}
+	if e.Run != "" {
+		return b.String() + "; resume that one with a larger budget"
+	}
 	return b.String() + "; resume the run with a larger budget"
+}
+
+// Left returns what is left of the limit, with its unit.
+func (e *BudgetError) Left() string {
+	left := *e
+	left.Limit = max(0, e.Limit-e.Used)
+	return left.unit()
 }
 
 func (e *BudgetError) show(n int64) string {

@@ -22,11 +22,30 @@ type Budget struct {
 }
 
 // BudgetOf decodes a record that changes the budget. It returns nil for any other record.
-func BudgetOf(r *runlog.Record) *Budget {
-	if r.Kind != runlog.KindEvent || r.Path != "" || !bytes.HasPrefix(r.Data, []byte(`{"name":"`+EventBudget+`"`)) {
+func BudgetOf(r *runlog.Record) *Budget { return eventOf[Budget](r, EventBudget) }
+
+// EventLent is the name of the event that changes what a run sets aside for a child run. Its data is a Loan.
+const EventLent = "budget.lent"
+
+// A Loan is what a run sets aside for a child run, in place of what it did before, or why it does not.
+type Loan struct {
+	Run     string              `json:"run"`            // the child
+	Path    string              `json:"path,omitempty"` // of the task that waits for it, with the key of the effect; "" if none does
+	Key     string              `json:"key,omitempty"`
+	Amount  runlog.Amount       `json:"amount,omitzero"`
+	Short   *runlog.BudgetError `json:"short,omitempty"` // the limit of the run that does not cover it
+	Request string              `json:"request,omitempty"`
+}
+
+// LoanOf decodes a record of an EventLent. It returns nil for any other record.
+func LoanOf(r *runlog.Record) *Loan { return eventOf[Loan](r, EventLent) }
+
+// eventOf decodes the event of the run as a whole that has a name.
+func eventOf[T any](r *runlog.Record, name string) *T {
+	if r.Kind != runlog.KindEvent || r.Path != "" || !bytes.HasPrefix(r.Data, []byte(`{"name":"`+name+`"`)) {
 		return nil
 	}
-	var e struct{ Data Budget }
+	var e struct{ Data T }
 	if json.Unmarshal(r.Data, &e) != nil {
 		return nil
 	}

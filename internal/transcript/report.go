@@ -39,6 +39,7 @@ type TaskReport struct {
 // Usage is what a run or a task used, as data for programs.
 type Usage struct {
 	model.Usage
+	Tokens int   `json:"-"` // read and written, also by child runs that have ended; like the next
 	Agents int   `json:"agents"`
 	Cost   *Cost `json:"cost,omitempty"` // nil if it is not known, or if no model was asked
 }
@@ -78,7 +79,7 @@ func (t *Task) within() (u Usage) {
 }
 
 func usage(u model.Usage, agents int, spent runlog.Amount, unpriced bool) Usage {
-	out := Usage{Usage: u, Agents: agents}
+	out := Usage{Usage: u, Tokens: max(u.In+u.Out, int(spent.Tokens)), Agents: max(agents, int(spent.Agents))}
 	if spent.Tokens > 0 {
 		out.Cost = cost(spent, unpriced)
 	}

@@ -762,7 +762,7 @@ func (t *Terminal) header(w int) []string {
 	if t.compose.mode != "" { // it must be seen
 		right = slices.Insert(right, 0, t.pal.Yellow(t.compose.mode))
 	}
-	if n := r.Usage.In + r.Usage.Out; n > 0 {
+	if n := r.Used().Tokens; n > 0 {
 		right = append(right, "↓"+inwords.Count(n))
 	}
 	if cost := costOf(r); cost != "" {

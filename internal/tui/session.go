@@ -190,10 +190,11 @@ func (s *Session) LastLine(status runlog.Status, exit int, took time.Duration) s
 	case status == runlog.Paused && s.run.AwaitsMessage():
 		word = "answered"
 	}
+	used := s.run.Used()
 	line := fmt.Sprintf("%s run %s %s %s tokens=%s agents=%d", s.now().Format(time.TimeOnly), s.id, word, inwords.Duration(took),
-		inwords.Count(s.run.Usage.In+s.run.Usage.Out), len(s.run.Agents))
+		inwords.Count(used.Tokens), used.Agents)
 	if s.run.Spent.Tokens > 0 {
-		line += " cost=" + s.run.Used().Cost.String()
+		line += " cost=" + used.Cost.String()
 	}
 	denied := len(slices.DeleteFunc(slices.Clone(s.run.Questions), func(q *transcript.Question) bool { return !q.Denied || q.By == runlog.ByInterruption }))
 	if denied > 0 {
@@ -268,11 +269,11 @@ func saved(r *transcript.Run) string {
 
 // spent returns the tokens and agents of a run, nil if it has none.
 func spent(r *transcript.Run) []string {
-	tokens := r.Usage.In + r.Usage.Out
-	if tokens == 0 && len(r.Agents) == 0 {
+	used := r.Used()
+	if used.Tokens == 0 && used.Agents == 0 {
 		return nil
 	}
-	return []string{"↓ " + inwords.Count(tokens) + " tokens", inwords.Plural(len(r.Agents), "agent")}
+	return []string{"↓ " + inwords.Count(used.Tokens) + " tokens", inwords.Plural(used.Agents, "agent")}
 }
 
 // AskOptions configure the answers to the questions of a run.

@@ -25,6 +25,8 @@ const (
 	KindReply runlog.Kind = "answer.requested"
 	// KindBudget changes the budget of the run, see runlog.Budget.Over. Data is a runlog.Budget.
 	KindBudget runlog.Kind = "budget.requested"
+	// KindLend asks a parent to set more aside for the child run that Path names. Data is the runlog.Budget that the child is to have.
+	KindLend runlog.Kind = "loan.requested"
 	// KindSteer adds a user's message to the conversation of the agent at that path, before its next turn. Data is a string. With the data
 	// Compact, the agent sums up its conversation instead. A Path of "" then means the next agent that is a task of the run itself.
 	KindSteer runlog.Kind = "steer.requested"
@@ -37,7 +39,7 @@ const Compact = `{"compact":true}`
 type Request struct {
 	ID   string // the sender's, of the form of a run's ID; one posted again, even when handled, is no new request. Post sets one if it is ""
 	Kind runlog.Kind
-	Path string // the task or agent that it is about, "" for the run
+	Path string // the task, agent or child run that it is about, "" for the run
 	Time time.Time
 	Data json.RawMessage // at most MaxData bytes
 	Seq  uint64          // its place in the mailbox, from 1; set by Post and Read
