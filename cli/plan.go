@@ -15,7 +15,7 @@ import (
 
 // planRun prints what a run would do. If a model was named, all agents use it.
 func planRun(a *app, w *workflow.Workflow, inputs json.RawMessage, r *running, model string) error {
-	p, err := a.host().Plan(w, &host.PlanOptions{Inputs: inputs, Model: model, Budget: r.budget()})
+	p, err := a.host().Plan(w, &host.PlanOptions{Inputs: inputs, Model: model, Budget: r.budget(), Agents: r.agents})
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,11 @@ func printPlan(a *app, p *host.Plan) {
 	}
 	line("workflows", strings.Join(p.Workflows, ", "))
 	if p.Width > 0 {
-		line("width", fmt.Sprintf("up to %s at once", inwords.Plural(p.Width, "step")))
+		text := fmt.Sprintf("up to %s at once", inwords.Plural(p.Width, "step"))
+		if p.Beside < p.Width && (p.AtMost == nil || *p.AtMost > int64(p.Beside)) {
+			text += fmt.Sprintf(", at most %d of them agents (max_concurrency, --parallel-agents)", p.Beside)
+		}
+		line("width", text)
 	}
 	if p.Budget != nil {
 		line("budget", budgetText(p.Budget))

@@ -22,7 +22,6 @@ import (
 	"github.com/superstep-dev/superstep/internal/procgroup"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
-	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -61,7 +60,7 @@ func (r *running) add(f *pflag.FlagSet) {
 	r.addLimits(f)
 	f.DurationVar(&r.turn, "turn-timeout", 0, "end a model's turn after this long, or after half of it without progress (default: 10m)")
 	f.IntVar(&r.width, "max-concurrency", 0, "run at most this many steps of a recipe at once, whatever it says (default: its own limit)")
-	f.IntVar(&r.agents, "parallel-agents", journal.DefaultAgents, "run at most this many agents at once, whatever began them")
+	f.IntVar(&r.agents, "parallel-agents", 0, "run at most this many agents at once, whatever began them (default: 5, or the max_concurrency of the recipe)")
 	f.IntVar(&r.processes, "agent-processes", 4, "let at most this many agents of other programs run at once")
 	f.IntVar(&r.maxSteps, "max-steps", 0, "stop after this many supersteps (default: the workflow's own limit)")
 	r.leave.add(f)

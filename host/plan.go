@@ -15,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
@@ -31,6 +32,7 @@ type Plan struct {
 	Needs     []PlanNeed  `json:"needs,omitempty"`
 	Workflows []string    `json:"workflows"` // that steps run
 	Width     int         `json:"width,omitempty"`
+	Beside    int         `json:"agents_at_once,omitempty"` // of a recipe: how many of those at once may be agents
 	Budget    *PlanBudget `json:"budget,omitempty"`
 	// AtMost is the largest number of agents that steps start. Sub-agents are not counted. If the
 	// number is unknown, AtMost is nil and Why holds the reason.
@@ -119,6 +121,7 @@ type PlanOptions struct {
 	Inputs json.RawMessage
 	Model  string // of all agents, "" for those that they have
 	Budget *runlog.Budget
+	Agents int // at once, see superstep.Options
 }
 
 // Plan returns the plan of a run of a workflow. It calls no model, starts nothing and records no run.
@@ -130,7 +133,7 @@ func (h *Host) Plan(w *workflow.Workflow, opt *PlanOptions) (*Plan, error) {
 	var err error
 	if b := h.bundle(w.Name); b != nil {
 		if err = h.checkBundle(b); err == nil {
-			h.planRecipe(p, b, opt.Inputs, opt.Model)
+			h.planRecipe(p, b, opt)
 		}
 	} else {
 		err = h.planGraph(p, w, opt.Inputs, opt.Model)
@@ -144,10 +147,17 @@ func (h *Host) Plan(w *workflow.Workflow, opt *PlanOptions) (*Plan, error) {
 	return p, nil
 }
 
-func (h *Host) planRecipe(out *Plan, b *catalog.Bundle, inputs json.RawMessage, model string) {
+func (h *Host) planRecipe(out *Plan, b *catalog.Bundle, opt *PlanOptions) {
 	r := b.Main
 	out.File, out.Steps, out.Width = r.File, recipeSteps(r), r.Concurrency
-	c := &counting{b: b, main: r, inputs: inputValues(r, inputs)}
+	if most := h.cfg.Concurrency; most > 0 {
+		out.Width = min(out.Width, most)
+	}
+	if out.Beside = opt.Agents; out.Beside <= 0 {
+		out.Beside = max(journal.DefaultAgents, min(r.AtOnce, out.Width))
+	}
+	out.Beside = min(out.Beside, out.Width)
+	c := &counting{b: b, main: r, inputs: inputValues(r, opt.Inputs)}
 	n := c.block(slices.Concat(r.Steps, r.Handlers), 0)
 	if c.why == "" {
 		out.AtMost = &n
@@ -157,7 +167,7 @@ func (h *Host) planRecipe(out *Plan, b *catalog.Bundle, inputs json.RawMessage, 
 		x.Walk(func(s *recipe.Step, _ int) bool {
 			switch {
 			case s.Agent != nil:
-				agent := PlanAgent{Name: s.Agent.Name, Model: h.modelOf(x, s, model)}
+				agent := PlanAgent{Name: s.Agent.Name, Model: h.modelOf(x, s, opt.Model)}
 				if !slices.Contains(out.Agents, agent) {
 					out.Agents = append(out.Agents, agent)
 				}

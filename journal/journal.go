@@ -67,7 +67,8 @@ type Options struct {
 	// Budget changes the recorded budget of the run, see Budget.Over. The caller must record it with KindRunStarted or KindRunResumed. If nil, the budget
 	// does not change.
 	Budget *runlog.Budget
-	// Agents is how many agents of the run may run at once. The default is DefaultAgents.
+	// Agents is how many agents of the run may run at once. The default is DefaultAgents, or what
+	// Widen says.
 	Agents int
 	// Failpoint, if non-nil, is called with the name of each point at which crash tests may end the process.
 	Failpoint func(name string)

@@ -13,6 +13,7 @@ const DefaultAgents = 5
 type seats struct {
 	mu      sync.Mutex
 	taken   int
+	wide    int             // see Widen
 	waiting []chan struct{} // each is closed when it is its turn
 }
 
@@ -27,13 +28,21 @@ func (s *Scope) Sit(ctx context.Context, stopped <-chan struct{}) (rise func(), 
 	return rise, ok, err
 }
 
+// Widen lets at least so many agents of the run run at once, unless Options.Agents is set. Call it
+// before any of them begins.
+func (j *Journal) Widen(agents int) {
+	j.seats.mu.Lock()
+	defer j.seats.mu.Unlock()
+	j.seats.wide = max(j.seats.wide, agents)
+}
+
 func (s *Scope) sit(ctx context.Context, stopped <-chan struct{}) (rise func(), ok bool, err error) {
 	q, limit := &s.j.seats, s.j.opt.Agents
+	q.mu.Lock()
 	if limit <= 0 {
-		limit = DefaultAgents
+		limit = max(DefaultAgents, q.wide)
 	}
 	rise = func() { q.rise(limit) }
-	q.mu.Lock()
 	if q.taken < limit && len(q.waiting) == 0 {
 		q.taken++
 		q.mu.Unlock()

@@ -343,6 +343,9 @@ func (m *machine) run(ctx context.Context, e *workflow.Exec) (res *workflow.Resu
 	if most := m.opt.Concurrency; most > 0 {
 		width = min(width, most)
 	}
+	if r.AtOnce > 0 {
+		e.Journal.Widen(width)
+	}
 	p := &play{machine: m, recipe: r, crew: crew, kit: &kit{}, inputs: in, slots: slots{newSlot(width)}}
 	opt := e.Graph
 	p.widen(&opt, 0, e.Journal)

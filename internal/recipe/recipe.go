@@ -42,6 +42,7 @@ type Recipe struct {
 	Inputs      []Input
 	Model       string // of agents that do not name one, "" for none
 	Concurrency int    // steps running at once, in all containers together
+	AtOnce      int    // the same as the recipe says it, 0 for the default
 	FailFast    bool   // a failure of the run stops what is running
 	Budget      *Budget
 	Block       // its steps and its output

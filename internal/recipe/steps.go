@@ -48,7 +48,10 @@ func (p *reading) recipe(n *yaml.Node, r *Recipe) *block {
 		{"aliases", func(v *yaml.Node) { r.Aliases, aliases = p.aliases(v), v }},
 		{"inputs", func(v *yaml.Node) { r.Inputs = p.declared(v, "input") }},
 		{"model", func(v *yaml.Node) { r.Model = p.named(v, "`model`", modelName) }},
-		{"max_concurrency", func(v *yaml.Node) { r.Concurrency = int(p.wholeIn(v, "`max_concurrency`", 1, maxWidth)) }},
+		{"max_concurrency", func(v *yaml.Node) {
+			r.AtOnce = int(p.wholeIn(v, "`max_concurrency`", 1, maxWidth))
+			r.Concurrency = r.AtOnce
+		}},
 		{"fail_fast", func(v *yaml.Node) { r.FailFast = p.boolean(v, "`fail_fast`") }},
 		{"budget", func(v *yaml.Node) { r.Budget = p.budget(v) }},
 		{"steps", func(v *yaml.Node) { list = v }},
