@@ -341,7 +341,8 @@ func (x *execution) inTurn() pregel.Exec[any, any, message] {
 func (x *execution) pause(n *node, path string, attempt int, err error) (pause time.Duration, again bool) {
 	full, again := n.pause(attempt, err)
 	scope := x.journal.Scope(path)
-	if errors.As(err, new(*journal.ReplayedError)) {
+	denied := errors.Is(err, journal.ErrDenied) // it would be again
+	if again = again && !denied; denied || errors.As(err, new(*journal.ReplayedError)) {
 		if was := scope.Failed(attempt); was != nil {
 			again = !was.Final
 		}

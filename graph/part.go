@@ -50,7 +50,7 @@ func partOf(ctx context.Context, t *Task, one *Node[any, any]) (u any, err error
 func (n *node) parts(ctx context.Context, t *Task, state any) (u any, err error) {
 	for attempt := 1; ; attempt++ {
 		t.again(max(attempt, t.attempt))
-		if u, err = n.part(ctx, t, state); err == nil || journal.Waits(err) || ctx.Err() != nil || errors.Is(err, pregel.ErrStopped) || Halts(err) {
+		if u, err = n.part(ctx, t, state); err == nil || journal.Waits(err) || ctx.Err() != nil || errors.Is(err, pregel.ErrStopped) || Halts(err) || errors.Is(err, journal.ErrDenied) {
 			return u, err
 		}
 		pause, again := n.pause(attempt, err)

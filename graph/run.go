@@ -120,6 +120,11 @@ func (f *Flow[S, U]) execute(ctx context.Context, state S, opt *RunOptions) (out
 
 func (f *core) run(ctx context.Context, state any, opt *RunOptions) (final outcome[any], err error) {
 	final.State = state
+	defer func() {
+		if p, is := err.(*pregel.PanicError); is { //nolint:errorlint // one within another has its name
+			err = fmt.Errorf("graph %q: %w", f.name, p)
+		}
+	}()
 	defer caught(&err) // a panic of the reducer, or of a route from Start; those of nodes fail their tasks
 	x := &execution{flow: f}
 	if opt != nil {
@@ -540,7 +545,11 @@ func encoded(u any, schema *jsonschema.Resolved) (json.RawMessage, error) {
 // caught turns a panic into an error. It must be deferred.
 func caught(err *error) {
 	if v := recover(); v != nil { //nolint:revive // it is what is deferred
-		*err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
+		p, is := v.(*pregel.PanicError)
+		if !is {
+			p = &pregel.PanicError{Value: v, Stack: debug.Stack()}
+		}
+		*err = p
 	}
 }
 

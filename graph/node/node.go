@@ -93,14 +93,21 @@ func each(n, width int, until func(error) bool, work func(i int) error) []error 
 	return errs
 }
 
-// safely creates an error from a panic.
+// safely creates an error from a panic, and for work that ends its goroutine.
 func safely(work func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
-		}
+	err = pregel.ErrGone
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if v := recover(); v != nil {
+				err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
+			}
+		}()
+		err = work()
 	}()
-	return work()
+	<-done
+	return err
 }
 
 // verdict returns the error of parallel work: the failures in order, or, if nothing failed, the

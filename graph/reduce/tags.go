@@ -384,7 +384,7 @@ func (p *parser) match(where string, f field, uf *reflect.StructField) {
 	case f.op == opMin && !f.ptr && kind == reflect.String:
 		p.report("%s: \"\" would mean that it is not written, and so never be the least; make it a *%v", where, f.typ)
 	case (f.op == opMin || f.op == opMax && signed) && !f.ptr:
-		p.report("%s: 0 would mean that it is not written, and so get lost; make it a *%v", where, f.typ)
+		p.report("%s: 0 would mean that it is not written, and so get lost; make it a *%v, in an update type of its own if the state has the same type", where, f.typ)
 	case f.one && (isNumber(kind) || kind == reflect.Bool):
 		p.report("%s: %v would mean that it is not written, and so get lost; make it a %v", where, reflect.Zero(value), f.typ)
 	case mustPoint && !f.ptr:

@@ -382,8 +382,8 @@ func TestTagMistakes(t *testing.T) {
 		`Update.Type is string; State.Type wants int or a pointer to it`,
 		`Update.List is string; State.List wants []int, a pointer to it, or one int`,
 		`Update.Least: "" would mean that it is not written, and so never be the least; make it a *string`,
-		`Update.Most: 0 would mean that it is not written, and so get lost; make it a *int`,
-		`Update.Few: 0 would mean that it is not written, and so get lost; make it a *uint8`,
+		`Update.Most: 0 would mean that it is not written, and so get lost; make it a *int, in an update type of its own if the state has the same type`,
+		`Update.Few: 0 would mean that it is not written, and so get lost; make it a *uint8, in an update type of its own if the state has the same type`,
 		`Update.Ns: 0 would mean that it is not written, and so get lost; make it a []int`,
 		`Update.Bools: false would mean that it is not written, and so get lost; make it a []bool`,
 	}

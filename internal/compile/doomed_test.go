@@ -111,3 +111,20 @@ steps:
 		t.Errorf("the run is %s, and s2 was asked %d times: %v", r.Status, n, r.Err)
 	}
 }
+
+// A condition that refers to a step decides for itself, also where a failure of the step skips what depends on it.
+func TestConditionBesideOnErrorSkip(t *testing.T) {
+	k := &kitchen{say: map[string]func(string) (string, error){"x": func(string) (string, error) { return "", errors.New("no luck") }}}
+	r := k.run(t, `
+name: test
+steps:
+  - {id: deploy, subagent: x, on_error: skip, prompt: deploy}
+  - {id: rollback, subagent: y, depends_on: [deploy], when: 'steps.deploy.status == "failed"', prompt: roll back}
+  - {id: after, subagent: y, depends_on: [deploy], prompt: after}
+`, "")
+	r.status(t, runlog.Partial)
+	if k.asked("y: roll back") != 1 || k.asked("y: after") != 0 {
+		t.Error(k.order())
+	}
+	r.replays(t, k)
+}

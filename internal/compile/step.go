@@ -115,7 +115,7 @@ func (w *work) bad() []string {
 // skipped returns why the step does not run, or "" if it runs, and whether its dependents are skipped too.
 func (w *work) skipped() (why string, skips bool, err error) {
 	for _, id := range w.step.DependsOn {
-		if r, ok := w.state.find(id); ok && r.Skips {
+		if r, ok := w.state.find(id); ok && r.Skips && !w.decides(id) {
 			return fmt.Sprintf("step %s, which it depends on, has failed or was skipped", id), true, nil
 		}
 	}
@@ -143,14 +143,12 @@ func (w *work) nothing() bool {
 			return false
 		}
 	}
-	if w.step.When != nil {
-		for _, ref := range w.step.When.Refs() {
-			if slices.Contains(w.step.DependsOn, ref.Step()) {
-				return false
-			}
-		}
-	}
-	return len(w.step.DependsOn) > 0
+	return len(w.step.DependsOn) > 0 && !slices.ContainsFunc(w.step.DependsOn, w.decides)
+}
+
+// decides reports whether the condition of the step refers to a step.
+func (w *work) decides(id string) bool {
+	return w.step.When != nil && slices.ContainsFunc(w.step.When.Refs(), func(r recipe.Ref) bool { return r.Step() == id })
 }
 
 // maxError bounds the text of an error that becomes an output.

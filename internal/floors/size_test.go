@@ -18,7 +18,7 @@ import (
 // The reasons of raises in several floors.
 const (
 	boundary = "taint of values, bounds of workers, and gates that only people pass: the allowance for the boundary"
-	failing  = "issue 37: a run that cannot succeed begins nothing new, and has handlers"
+	failing  = "issue 37: a run that cannot succeed begins nothing new, and has handlers; tests of graphs"
 	promises = "nothing skipped, nothing stale: the allowance for effects, questions, graphs and values"
 )
 
@@ -34,8 +34,8 @@ var rows = []row{
 	{floor: "-2", size: size{lines: 2800, packages: 17}, raises: []raise{{size{lines: 60}, boundary}, {size{lines: 30}, promises}}},
 	{floor: "-1", size: size{lines: 7300, packages: 8}},
 	{floor: "0", size: size{lines: 39000, packages: 36}, raises: []raise{{size{lines: 130}, boundary}, {size{lines: 40}, promises}, {size{lines: 1200}, "tool/sandbox: a boundary that holds over several commands and for an ordinary user"}}},
-	{floor: "1", size: size{lines: 13800, packages: 9}, raises: []raise{{size{lines: 130}, boundary}, {size{lines: 310}, promises}, {size{lines: 100}, failing}, {size{lines: 400, packages: 1}, "internal/attack: the corpus that attacks the sandbox, which users run as well"}, {size{lines: 80}, "journal: which answers a task sees is in the log, and a run does not pause beside an answer"}}},
-	{floor: "2", size: size{lines: 14600, packages: 8}, raises: []raise{{size{lines: 310}, boundary}, {size{lines: 200}, "graph: the engine below the types, which is compiled once for all graphs of a program"}, {size{lines: 150}, promises}, {size{lines: 100}, failing}}},
+	{floor: "1", size: size{lines: 13800, packages: 9}, raises: []raise{{size{lines: 130}, boundary}, {size{lines: 310}, promises}, {size{lines: 140}, failing}, {size{lines: 400, packages: 1}, "internal/attack: the corpus that attacks the sandbox, which users run as well"}, {size{lines: 80}, "journal: which answers a task sees is in the log, and a run does not pause beside an answer"}}},
+	{floor: "2", size: size{lines: 14600, packages: 8}, raises: []raise{{size{lines: 310}, boundary}, {size{lines: 200}, "graph: the engine below the types, which is compiled once for all graphs of a program"}, {size{lines: 150}, promises}, {size{lines: 230}, failing}}},
 	{floor: "3", size: size{lines: 9800, packages: 4}, raises: []raise{{size{lines: 190}, boundary}, {size{lines: 180}, failing}}},
 	{floor: "4", size: size{lines: 7000, packages: 4}, raises: []raise{{size{lines: 30}, boundary}}},
 	{floor: "5", size: size{lines: 8700, packages: 3}, raises: []raise{{size{lines: 60}, boundary}, {size{lines: 80}, promises}}},

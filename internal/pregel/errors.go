@@ -129,11 +129,20 @@ func (e *StalledError) Error() string {
 
 // A PanicError is a panic of a task.
 type PanicError struct {
-	Value any
-	Stack []byte
+	Value  any
+	Stack  []byte
+	During string // what was done with which task's result, "" for a task itself
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+func (e *PanicError) Error() string {
+	if e.During != "" {
+		return fmt.Sprintf("%s: panic: %v", e.During, e.Value)
+	}
+	return fmt.Sprintf("panic: %v", e.Value)
+}
+
+// ErrGone reports that a task ended its goroutine instead of returning.
+var ErrGone = errors.New("it ended its goroutine and returned nothing (t.FailNow or runtime.Goexit?)")
 
 // Unwrap returns the panic value if it is an error.
 func (e *PanicError) Unwrap() error {

@@ -3,6 +3,7 @@ package pregel
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 )
 
@@ -427,8 +428,15 @@ func (m *Machine[S, U, M]) fold() {
 	if fold == nil {
 		fold = m.prog.Reduce
 	}
+	at := 0
+	defer func() {
+		if v := recover(); v != nil {
+			panic(&PanicError{Value: v, Stack: debug.Stack(), During: "the reducer failed on the update of node " + m.Path(&m.tasks[at])})
+		}
+	}()
 	for i := range m.tasks {
 		t, r := &m.tasks[i], &m.results[i]
+		at = i
 		switch r.Outcome {
 		case Done:
 			m.skipped = append(m.skipped, r.Inside...)

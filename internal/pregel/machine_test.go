@@ -543,7 +543,8 @@ func TestPanicOfTheReducerStopsTheRest(t *testing.T) {
 		p.AllowEarly()
 		start := time.Now()
 		defer func() {
-			if v, took := recover(), time.Since(start); v != "no" || took != time.Minute {
+			v, took := recover(), time.Since(start)
+			if p, is := v.(*pregel.PanicError); !is || p.Value != "no" || took != time.Minute {
 				t.Errorf("it took %s to end with %v", took, v)
 			}
 		}()

@@ -369,8 +369,21 @@ func (p *pool[S, U, M]) wake() {
 
 func (p *pool[S, U, M]) work() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	var e Ended[U, M] // one for all tasks, since it is allocated
+	out := false      // the task is being computed
+	defer func() {
+		if out { // it has ended the goroutine
+			p.mu.Lock()
+			e.Result = Result[U, M]{Outcome: Failed, Err: ErrGone}
+			p.end(&e)
+		} else {
+			p.coming = false
+		}
+		if p.busy--; p.head < len(p.queue) {
+			p.wake()
+		}
+		p.mu.Unlock()
+	}()
 	for p.head < len(p.queue) {
 		it, state := p.queue[p.head], p.state
 		p.queue[p.head] = item[S, M]{}
@@ -386,19 +399,24 @@ func (p *pool[S, U, M]) work() {
 		if p.ctx.Err() != nil || p.stopping() || p.doomed(&it.task) {
 			e = Ended[U, M]{it.task, Result[U, M]{Outcome: Aborted, Err: context.Cause(p.ctx)}}
 		} else {
+			out = true
 			p.compute(&e, &it.task, state)
+			out = false
 		}
 		p.mu.Lock()
-		p.ended = append(p.ended, e)
-		if len(p.ended) >= p.want {
-			select {
-			case p.more <- struct{}{}:
-			default:
-			}
+		p.end(&e)
+	}
+}
+
+// end hands in a task that has ended. The caller holds mu.
+func (p *pool[S, U, M]) end(e *Ended[U, M]) {
+	p.ended = append(p.ended, *e)
+	if len(p.ended) >= p.want {
+		select {
+		case p.more <- struct{}{}:
+		default:
 		}
 	}
-	p.coming = false
-	p.busy--
 }
 
 // collect waits until a task has ended, or all of them, and gives those that have in
