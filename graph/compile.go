@@ -53,6 +53,7 @@ type engine interface {
 	identity() string
 	schedule() []Schedule
 	uses() []string
+	reduce(state, update any) any
 }
 
 // core is a compiled graph.

@@ -130,6 +130,13 @@ func (k *types) reduced(state, update any) any {
 	return s
 }
 
+func (f *core) reduce(state, update any) any { return f.types.reduced(state, update) }
+
+// Reduce returns a state with an update folded in, as a run folds it, for tests of the reducer.
+func (f *Flow[S, U]) Reduce(state S, update U) S {
+	return *f.engine.reduce(&state, update).(*S) //nolint:forcetypeassert,errcheck // a state is a *S
+}
+
 // pointer returns a pointer to an update.
 func (k *types) pointer(update any) any {
 	p := reflect.New(k.update)

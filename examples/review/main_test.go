@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep"
+	"github.com/superstep-dev/superstep/graph/graphtest"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/workflow"
 )
@@ -50,4 +51,19 @@ func TestReview(t *testing.T) {
 			t.Errorf("%s is missing in %s", want, out.Output)
 		}
 	}
+}
+
+// The review comes to the same whenever it is killed, and whatever its files wait for.
+func TestReviewKilledEverywhere(t *testing.T) {
+	flow, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "a.txt")
+	if err := os.WriteFile(file, []byte("one\ntwo\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	graphtest.KillEverywhere(t, flow, State{Files: []string{file}}, &graphtest.Options{
+		Answer: func(runlog.Question) any { return "yes" },
+	})
 }

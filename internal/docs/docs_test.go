@@ -104,7 +104,7 @@ func TestGoInPages(t *testing.T) {
 		least int
 		from  []string
 	}{
-		{"docs/graphs.md", 13, []string{"examples/first/first_test.go", "examples/patterns/swarm.go", "examples/review/main.go", "graph/example_input_test.go", "graph/node/example_test.go", "workflow/example_test.go", "agent/typed_test.go"}},
+		{"docs/graphs.md", 13, []string{"examples/first/first_test.go", "examples/patterns/swarm.go", "examples/review/main.go", "examples/review/main_test.go", "graph/example_input_test.go", "graph/node/example_test.go", "workflow/example_test.go", "agent/typed_test.go"}},
 		{"docs/atomic.md", 1, []string{"graph/node/atomic_example_test.go"}},
 		{"docs/cookbook.md", 1, []string{"examples/first/first_test.go"}},
 		{"docs/agents.md", 3, []string{"agent/team/example_test.go", "hook/example_test.go"}},

@@ -33,7 +33,7 @@ var floors = []struct {
 		"hook", "internal/carry", "internal/cut", "internal/external", "internal/catalog/skill", "internal/catalog/trust", "internal/mail", "internal/promtext", "internal/summary", "internal/unlisted", "internal/waitlist",
 	}},
 	{"1", []string{"graph/reduce", "internal/attack", "internal/modeltest", "journal", "internal/pregel", "internal/pregel/pregeltest", "internal/transcript", "internal/transcript/recorded", "internal/events", "internal/events/eventstest", "internal/live", "internal/rundir", "memory", "vertex"}},
-	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/node", "agent", "internal/definition", "agent/team", "agent/acp", "internal/acptest"}},
+	{"2", []string{"graph", "graph/chain", "graph/draw", "graph/graphtest", "graph/node", "agent", "internal/definition", "agent/team", "agent/acp", "internal/acptest"}},
 	{"3", []string{"workflow", "internal/question", "internal/recipe", "internal/compile"}},
 	{"4", []string{"internal/catalog", "internal/builtin/agent", "internal/builtin/ralph", "internal/builtin/research"}},
 	{"5", []string{".", "internal/distil", "telemetry"}}, // and other drivers
