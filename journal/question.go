@@ -50,7 +50,7 @@ func Waits(err error) bool {
 var ErrDenied = errors.New("denied")
 
 // ErrNoLog reports that a task asked a question in a run without a log.
-var ErrNoLog = errors.New("a run without a log cannot pause for an answer; run it with a journal")
+var ErrNoLog = errors.New("a run without a log cannot pause for an answer; give RunOptions a Store and an ID")
 
 // unknown asks what to do about an effect that must not be repeated and whose outcome is unknown. It returns nil if the user wants it repeated anyway,
 // or the outcome that the user states.
