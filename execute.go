@@ -308,7 +308,7 @@ func (e *Engine) execute(ctx context.Context, r *Run, l *launching) Outcome {
 	defer deaf()
 	silent := false // it waited for nothing that is open
 	for {
-		j.Scope("").Woken() // also where no graph says so
+		head := j.Head()
 		res, err := e.within(ctx, j, l.workflow, exec)
 		wait, waits := errors.AsType[*pregel.WaitingError](err)
 		_, changed := errors.AsType[*graph.ChangedError](err)
@@ -345,7 +345,7 @@ func (e *Engine) execute(ctx context.Context, r *Run, l *launching) Outcome {
 		case <-late: // perhaps long ago
 		default:
 		}
-		if !j.Quiet(nil) { // an answer came when nothing was left to hear it
+		if !j.Quiet(head, nil) { // an answer came when nothing was left to hear it
 			continue
 		}
 		if open := len(j.Open()); open == 0 && !silent && j.Short() == nil { // it says that it waits, and perhaps does no longer
@@ -371,7 +371,7 @@ func (e *Engine) execute(ctx context.Context, r *Run, l *launching) Outcome {
 			return record(ctx, j, res, graph.ErrStopped)
 		}
 		var out Outcome
-		if answered == 0 && j.Quiet(func() { out = e.rest(ctx, j, res, err, wait.Paths) }) {
+		if answered == 0 && j.Quiet(head, func() { out = e.rest(ctx, j, res, err, wait.Paths) }) {
 			out.Err = errors.Join(out.Err, refused)
 			return out
 		}

@@ -1,6 +1,7 @@
 package superstep_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -201,62 +202,53 @@ func TestReplayOfARunThatWasTakenUp(t *testing.T) {
 	}
 }
 
-// Of two questions of a task one is answered, and the other one when the task runs again. When it asks for that answer depends on the time, which a replay
-// does not have.
+// A task asks two questions side by side, and the first is answered before the second is asked. The task goes on when both are answered, and so does a
+// replay, which does not have the time of the first answer.
 func TestReplayOfAnAnswerToARunningTask(t *testing.T) {
 	t.Parallel()
 	var e *superstep.Engine
-	var rounds atomic.Int32
-	late, looked := make(chan struct{}), make(chan struct{}) // the second answer is there; it was asked for
-	replaying := false
-	part := func(ctx context.Context, run, q string, between func(), effects ...string) error {
-		_, err := graph.Ask[string](ctx, graph.Question{Key: q, Text: q + "?"})
-		between()
-		for _, key := range effects {
-			if err == nil {
-				_, err = graph.Do(ctx, key, func(ctx context.Context, _ string) (int, error) {
-					if key == "a1" {
-						defer close(late)
-						return 1, e.Answer(ctx, run, "second", &runlog.Answer{Key: "b", Value: json.RawMessage(`"yes"`)})
-					}
-					if key == "a2" {
-						<-looked
-					}
+	part := func(ctx context.Context, run, before, q, after string) error {
+		do := func(key string) (err error) {
+			_, err = graph.Do(ctx, key, func(ctx context.Context, _ string) (int, error) {
+				if key != "b0" {
 					return 1, nil
-				})
-			}
+				}
+				return 1, e.Answer(ctx, run, "second", &runlog.Answer{Key: "a", Value: json.RawMessage(`"yes"`)})
+			})
+			return err
 		}
-		return err
+		if err := do(before); err != nil {
+			return err
+		}
+		if _, err := graph.Ask[string](ctx, graph.Question{Key: q, Text: q + "?"}); err != nil {
+			return err
+		}
+		return do(after)
 	}
+	asked := make(chan struct{})
 	r := &rig{second: func(ctx context.Context, t *graph.Task) (string, error) {
 		var errs [2]error
 		var both sync.WaitGroup
-		round, asked := rounds.Add(1), make(chan struct{})
+		both.Go(func() { errs[0] = part(ctx, t.Scope().Run(), "a0", "a", "a1") })
 		both.Go(func() {
-			errs[0] = part(ctx, t.Scope().Run(), "a", func() {
-				if replaying {
-					<-asked // earlier than the second answer
-				}
-			}, "a1", "a2")
-		})
-		both.Go(func() {
-			if round > 1 && !replaying {
-				<-late
-			}
-			errs[1] = part(ctx, t.Scope().Run(), "b", func() { close(asked) }, "b1")
-			if round == 2 {
-				close(looked)
-			}
+			<-asked // in the first execution, so that there is something to answer
+			errs[1] = part(ctx, t.Scope().Run(), "b0", "b", "b1")
 		})
 		both.Wait()
 		return "2", errors.Join(errs[:]...)
 	}}
 	e = engine(t, runlog.NewMemory(nil), r.workflow(t))
-	run := start(t, e, &superstep.StartOptions{Answer: func(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
-		return &runlog.Answer{Value: json.RawMessage(`"yes"`)}, q.Key == "a"
-	}})
+	run := start(t, e, &superstep.StartOptions{
+		Observe: func(r runlog.Record, _ error) {
+			if r.Kind == runlog.KindAsked && bytes.Contains(r.Data, []byte(`"a?"`)) {
+				close(asked)
+			}
+		},
+		Answer: func(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
+			return &runlog.Answer{Value: json.RawMessage(`"yes"`)}, q.Key == "b"
+		},
+	})
 	ends(t, run, runlog.Completed)
-	replaying = true
 	replays(t, e, run.ID())
 }
 

@@ -46,17 +46,18 @@ func (r *run) callAll(ctx context.Context, turn, from int, calls []model.Call) (
 	for _, c := range calls {
 		beside = beside && r.beside(c.Name)
 	}
-	var work sync.WaitGroup
+	branches, work := journal.NewBranches(len(calls)), sync.WaitGroup{}
 	for i, c := range calls {
 		f := fates[i]
 		switch {
 		case f.free:
 			results[i] = *f.result
+			branches.End()
 			continue
+		case beside:
+			work.Go(func() { results[i], errs[i] = r.callBeside(ctx, turn, from+i, c, &f, branches) })
 		case f.waits != nil:
 			errs[i] = f.waits
-		case beside:
-			work.Go(func() { results[i], errs[i] = r.call(ctx, turn, from+i, c, &f) })
 		default:
 			results[i], errs[i] = r.call(ctx, turn, from+i, c, &f)
 		}
@@ -66,11 +67,29 @@ func (r *run) callAll(ctx context.Context, turn, from int, calls []model.Call) (
 	}
 	work.Wait()
 	for i, f := range fates {
-		if errs[i] == nil {
+		if !beside && errs[i] == nil {
 			errs[i] = f.waits
 		}
 	}
 	return results, errors.Join(errs...)
+}
+
+// callBeside makes a call beside others. If it waits for an answer that comes while others run, it continues with the answer.
+func (r *run) callBeside(ctx context.Context, turn, i int, c model.Call, f *fate, all *journal.Branches) (res tool.Result, err error) {
+	place := r.scope
+	if a := r.acts[c.Name]; a != nil && a.Scoped && f.waits == nil {
+		place = r.place(c.Name, turn, i)
+	}
+	err = all.Run(ctx, place, r.work.Stopped, func(bool) (err error) {
+		if f.waits != nil { // by now, perhaps not any more
+			f.result, f.seen, f.waits = r.permit(ctx, callKey(r.prefix, turn, i), c)
+		}
+		if err = f.waits; err == nil {
+			res, err = r.call(ctx, turn, i, c, f)
+		}
+		return err
+	})
+	return res, err
 }
 
 // FirstCall is the key of the effect that Call makes, below the key of the work.

@@ -43,6 +43,9 @@ func partOf(ctx context.Context, t *Task, one *Node[any, any]) (u any, err error
 	if u, err = n.parts(ctx, &inner, nil); err != nil {
 		err = fmt.Errorf("%s: %w", n.Name, err)
 	}
+	if journal.Waits(err) { // it may run again in the same attempt
+		t.parts.free(n.Name)
+	}
 	return u, err
 }
 

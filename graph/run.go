@@ -160,7 +160,8 @@ func (f *core) run(ctx context.Context, state any, opt *RunOptions) (final outco
 			defer func() { x.journal.End(o.space, ended) }()
 			defer func() { ended = m.Ended() }()
 		}
-		answered, stop := x.journal.Listen()
+		x.began = x.journal.Head()
+		answered, stop := x.journal.Scope(o.space).Listen()
 		defer stop()
 		ro.Recorder, ro.Started, ro.Wake, ro.Ready = x, x.started, answered, x.ready
 	case f.skips:
@@ -220,6 +221,7 @@ type execution struct {
 	journal *journal.Journal // nil for a run that leaves nothing behind
 	abort   context.CancelCauseFunc
 	skipped []string          // of the supersteps that are committed, in order
+	began   uint64            // the head of the log then
 	woken   map[string]uint64 // by path of a waiting task: the head of the log when it was ready last
 	asking  map[string]bool   // the paths of tasks with open questions, as of the head asked
 	asked   uint64
@@ -233,8 +235,8 @@ func (x *execution) path(t *pregel.Task[message]) string {
 	return x.flow.path(x.opt.space, t)
 }
 
-// ready reports whether a waiting task may continue: it contains no open question, and the log has
-// grown since the last call.
+// ready reports whether a waiting task may continue: an answer has come with which something in it
+// can, or it contains no open question and the log has grown since the last call.
 func (x *execution) ready(t *pregel.Task[message]) bool {
 	path, head := x.path(t), x.journal.Head()
 	if x.woken[path] == head {
@@ -243,14 +245,13 @@ func (x *execution) ready(t *pregel.Task[message]) bool {
 	if x.asking == nil || x.asked != head {
 		x.asking, x.asked = x.journal.Asking(), head
 	}
-	if x.asking[path] {
+	if x.asking[path] && !x.journal.Scope(path).News(max(x.began, x.woken[path])) {
 		return false
 	}
 	if x.woken == nil {
 		x.woken = map[string]uint64{}
 	}
 	x.woken[path] = head
-	x.journal.Scope(path).Woken()
 	return true
 }
 

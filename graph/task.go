@@ -74,6 +74,12 @@ func (n *names) put(name string) {
 	n.taken[name] = true
 }
 
+func (n *names) free(name string) {
+	n.mu.Lock()
+	delete(n.taken, name)
+	n.mu.Unlock()
+}
+
 func (n *names) clear() {
 	n.mu.Lock()
 	clear(n.taken)

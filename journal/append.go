@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/runlog"
@@ -153,18 +153,25 @@ func (j *Journal) put(ctx context.Context, group []*appending) error {
 	j.info.Status, j.info.Summary = cmp.Or(b.Status, j.info.Status), cmp.Or(b.Summary, j.info.Summary)
 	j.mu.Unlock()
 	j.hub.publish(b.Records...)
-	if j.freed || slices.ContainsFunc(b.Records, func(r runlog.Record) bool { return r.Kind == runlog.KindAnswered || mail.BudgetOf(&r) != nil }) {
-		j.freed = false
-		j.tell() // now that Head says so too: who is told may look whether anything is new
+	for i := range b.Records { // now that Head says so too: who is told may look whether anything is new
+		if r := &b.Records[i]; r.Kind == runlog.KindAnswered {
+			j.tell(func(path string) bool { return path == "" || r.Path == path || strings.HasPrefix(r.Path, path+"/") })
+		} else if j.freed || mail.BudgetOf(r) != nil {
+			j.freed = false
+			j.tell(func(string) bool { return true })
+		}
 	}
 	return unread
 }
 
-// tell wakes all listeners for answers and budget changes.
-func (j *Journal) tell() {
+// tell wakes the listeners of some paths.
+func (j *Journal) tell(some func(path string) bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for ch := range j.listen {
+	for ch, path := range j.listen {
+		if !some(path) {
+			continue
+		}
 		select {
 		case ch <- struct{}{}:
 		default:

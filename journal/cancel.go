@@ -128,7 +128,7 @@ func (j *Journal) pause(r *unlisted.Request) {
 		j.cancels.rest()
 	}
 	j.cancels.mu.Unlock()
-	j.tell() // nobody waits for an answer any longer
+	j.tell(func(string) bool { return true }) // nobody waits for an answer any longer
 }
 
 // OnPause registers f, which is called, once or more, when a user asks to pause the run, and at once if a user already has; see Pausing.

@@ -44,9 +44,9 @@ type Journal struct {
 	mu    sync.Mutex
 	queue []*appending // what waits for its append
 	recovered
-	listen map[chan struct{}]bool
-	begun  map[string]timing    // of tasks that execute, by path
-	firsts map[effect]time.Time // when effects under way gave their first output
+	listen map[chan struct{}]string // for the questions inside a path
+	begun  map[string]timing        // of tasks that execute, by path
+	firsts map[effect]time.Time     // when effects under way gave their first output
 	seats  seats
 	trace  *traceid.Context // of the run, nil if nobody has said
 	tried  map[effect]int   // how often effects were performed; nil if they are not told their place in the trace
@@ -78,7 +78,7 @@ type Options struct {
 
 // Open acquires a run and reads its log from the last snapshot on. It returns the errors of Store.Acquire and Store.Read.
 func Open(ctx context.Context, store runlog.Store, id string, opt *Options) (*Journal, error) {
-	j := &Journal{store: store, id: id, course: live{}, listen: map[chan struct{}]bool{}}
+	j := &Journal{store: store, id: id, course: live{}, listen: map[chan struct{}]string{}}
 	if opt != nil {
 		j.opt = *opt
 	}
@@ -210,10 +210,6 @@ var errEnded = fmt.Errorf("%w to its end; open the journal again to be given tha
 // records needed to resume it, from its last KindInner on; the run's own records come from Since. No other graph may use the part until End is called,
 // and none after a graph has ended there, except that an inner graph may be resumed to return its result once more.
 func (j *Journal) Begin(path string) ([]runlog.Record, error) {
-	if path == "" { // an answer that is being written is one of before
-		j.questions.Lock()
-		defer j.questions.Unlock()
-	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := j.space(path)
@@ -227,9 +223,7 @@ func (j *Journal) Begin(path string) ([]runlog.Record, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", at, errUsed)
 	}
-	if s.held = true; path == "" {
-		j.of("").woken = j.info.Head
-	}
+	s.held = true
 	j.nested = j.nested || path != ""
 	return slices.Clone(s.recs), nil
 }
@@ -245,10 +239,13 @@ func (j *Journal) End(path string, ended bool) {
 }
 
 // Listen returns a channel that receives a value after every answer to a question and every change of the budget.
-func (j *Journal) Listen() (answered <-chan struct{}, stop func()) {
+func (j *Journal) Listen() (answered <-chan struct{}, stop func()) { return j.hear("") }
+
+// hear is Listen for the questions of a scope and of all scopes inside it.
+func (j *Journal) hear(path string) (answered <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	j.mu.Lock()
-	j.listen[ch] = true
+	j.listen[ch] = path
 	j.mu.Unlock()
 	return ch, func() {
 		j.mu.Lock()

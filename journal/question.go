@@ -17,12 +17,12 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Listen works like [Journal.Listen]. Without a log there are no answers.
+// Listen works like [Journal.Listen], for the questions of the scope and of all scopes inside it. Without a log there are no answers.
 func (s *Scope) Listen() (answered <-chan struct{}, stop func()) {
 	if s.off() {
 		return nil, func() {}
 	}
-	return s.j.Listen()
+	return s.j.hear(s.path)
 }
 
 // A WaitError reports that a task cannot continue before a question is answered. A task that gets one must return it; once the answer is there, the task
@@ -118,8 +118,8 @@ func (e *HappenedError) Error() string {
 // Ask returns the answer to a question, or a *WaitError while there is none. The question's Key names it within its task. If the question is denied, Ask
 // returns ErrDenied.
 //
-// While the run's graph is run, an answer to a question that was asked before is there only for who is woken after it, see Woken: what else a task does
-// would depend on when it asks again, which no log holds.
+// In an attempt, answers are there if all questions of the scope were answered when it began, or when its branch ran again: what else the task does would
+// depend on when it asks again, which no log holds.
 func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, error) {
 	if s.off() {
 		return nil, ErrNoLog
@@ -159,37 +159,42 @@ func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, e
 	return nil, &WaitError{open}
 }
 
-// hidden reports whether the answer to a question came after the task was woken.
+// hidden reports whether the answer to a question is not there yet for the task.
 func (s *Scope) hidden(key string) bool {
 	s.j.mu.Lock()
-	late := s.j.of(s.path).heard[key] > s.j.wokenAt(s.path) && s.j.space("").held
+	m := s.j.of(s.path)
+	early := !strings.HasPrefix(key, during) && (m.asks() || s.used != nil && m.heard > s.used.head.Load())
 	s.j.mu.Unlock()
-	return late || s.j.course.waits(s.path, key)
+	return early || s.j.course.waits(s.path, key)
 }
 
-// Woken notes that the scope's task runs again, with everything inside it, and sees all answers so far. Whoever runs a task again because of an answer
-// calls it first. A run's own graph that is run again wakes all tasks, and a note with the key NextKey("resumed", q) the agent of the scope.
-func (s *Scope) Woken() {
+// Head returns the sequence number of the last stored record, 0 without a log.
+func (s *Scope) Head() uint64 {
 	if s.off() {
-		return
+		return 0
+	}
+	return s.j.Head()
+}
+
+// News reports whether answers have come since the log had that head with which the scope, or one inside it, can continue, see [Scope.Ask].
+func (s *Scope) News(since uint64) bool {
+	if s.off() {
+		return false
 	}
 	s.j.mu.Lock()
 	defer s.j.mu.Unlock()
-	s.j.of(s.path).woken = s.j.info.Head
+	m := s.j.scopes[s.path]
+	return m != nil && m.news > since
 }
 
-// Quiet calls f, unless nil, while no question is answered and the budget does not change. It reports false, and does not call f, if that has happened
-// since the tasks that could run with it were woken: then the run is to run again.
-func (j *Journal) Quiet(f func()) bool {
+// Quiet calls f, unless nil, while no question is answered and the budget does not change. It reports false, and does not call f, if something can
+// continue since the log had that head: then the run is to run again.
+func (j *Journal) Quiet(since uint64, f func()) bool {
 	j.questions.Lock()
 	defer j.questions.Unlock()
 	j.mu.Lock()
-	news := false
-	for path, m := range j.scopes {
-		for _, seq := range m.heard {
-			news = news || seq > j.wokenAt(path)
-		}
-	}
+	m := j.scopes[""]
+	news := j.raised > since || m != nil && m.news > since
 	j.mu.Unlock()
 	if !news && f != nil {
 		f()
@@ -197,17 +202,9 @@ func (j *Journal) Quiet(f func()) bool {
 	return !news
 }
 
-// WokenAt returns the head of the log when the task was last woken, see Woken, and reports whether a question was asked before that.
-func (s *Scope) WokenAt(q *runlog.Question) (head uint64, asked bool) {
-	s.j.mu.Lock()
-	defer s.j.mu.Unlock()
-	head = s.j.wokenAt(s.path)
-	return head, s.j.of(q.Path).posed[q.Key] <= head
-}
-
-// What an agent that waits for an answer continues with while others run, as its notes name it.
+// What an agent that waited for an answer went on with while others ran, as its notes name it.
 const (
-	Resumed   = "resumed"   // the answer
+	Resumed   = "resumed"   // the answer, in older logs
 	Withdrawn = "withdrawn" // nothing: it was cancelled
 )
 

@@ -34,6 +34,7 @@ type recovered struct {
 	imported *runlog.Imported // nil if the run was not made of a file
 	child    *runlog.Child    // nil if no task waits for the run
 	freed    bool             // a child run has ended, and what was set aside for it is free
+	raised   uint64           // the last record that changed what is left of the budget other than by use
 	own      string           // see Scope.Own; "" for keys as they are
 }
 
@@ -73,9 +74,8 @@ type memory struct {
 	intents  map[string]intents
 	asked    map[string]runlog.Question
 	answers  map[string]runlog.Answer
-	posed    map[string]uint64              // the records of the questions
-	heard    map[string]uint64              // those of the answers; under "" that of the last record that changed what is left of the budget
-	woken    uint64                         // the head when the task, with everything inside it, was last woken, see Scope.Woken
+	heard    uint64                         // the last answer
+	news     uint64                         // the last answer that left a scope, this one or one inside it, without open questions
 	attempts int                            // that failed since the task was last given up
 	given    int                            // how often the task was given up
 	held     map[string]runlog.Amount       // what is set aside, by effect
@@ -157,24 +157,25 @@ func (v *recovered) note(r *runlog.Record) error {
 		put(&m.settled, d.Key, *d)
 		put(&m.intents, d.Key, intents{n: m.intents[d.Key].n})
 		v.ledger.settle(m, d)
-		if note, is := strings.CutPrefix(d.Key, Resumed+"/"); is && d.Name == Resumed {
-			agent, _, _ := strings.Cut(note, "/")
-			v.of(r.Path + "/" + agent).woken = r.Seq
-		}
 		if d.Kind == kindRun {
-			v.freed = true
-			put(&v.of("").heard, "", r.Seq)
+			v.freed, v.raised = true, r.Seq
 		}
 	case *runlog.Question:
 		m := v.of(r.Path)
 		m.last, m.at = d.Key, r.Seq
 		put(&m.asked, d.Key, *d)
-		put(&m.posed, d.Key, r.Seq)
 	case *runlog.Answer:
 		m := v.of(r.Path)
 		put(&m.answers, d.Key, *d)
-		if !asksDuring(r) { // whose answer is waited for
-			put(&m.heard, d.Key, r.Seq)
+		if !asksDuring(r) {
+			m.heard = r.Seq
+		}
+		if m.heard == r.Seq && !m.asks() { // else it is not yet of use, see Scope.Ask
+			for path := r.Path; ; path = path[:max(0, strings.LastIndexByte(path, '/'))] {
+				if v.of(path).news = r.Seq; path == "" {
+					break
+				}
+			}
 		}
 		v.ledger.waited(d.Waited)
 	case *runlog.RunPaused:
@@ -209,7 +210,7 @@ func (v *recovered) note(r *runlog.Record) error {
 func (v *recovered) budgeted(r *runlog.Record) {
 	if b := mail.BudgetOf(r); b != nil {
 		v.ledger.change(b.Budget)
-		put(&v.of("").heard, "", r.Seq)
+		v.raised = r.Seq
 		v.close(b.Request)
 	} else if l := mail.LoanOf(r); l != nil {
 		if l.Key != "" {
@@ -219,16 +220,14 @@ func (v *recovered) budgeted(r *runlog.Record) {
 	}
 }
 
-// wokenAt returns the head when a task, or one around it, was last woken.
-func (v *recovered) wokenAt(path string) (head uint64) {
-	for ; ; path = path[:max(0, strings.LastIndexByte(path, '/'))] {
-		if m := v.scopes[path]; m != nil {
-			head = max(head, m.woken)
-		}
-		if path == "" {
-			return head
+// asks reports whether the scope has an open question, other than those that a running effect asks.
+func (m *memory) asks() bool {
+	for key := range m.asked {
+		if _, answered := m.answers[key]; !answered && !strings.HasPrefix(key, during) {
+			return true
 		}
 	}
+	return false
 }
 
 // close notes that a request was recorded; "" means none.

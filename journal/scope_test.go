@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,60 +188,51 @@ func TestAResultThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// An answer to a question is there for who is woken after it, and not for who asks again by chance after it, as long as the run's graph is run.
-func TestAnswersAreSeenByWhoIsWoken(t *testing.T) {
+// The answers of a scope are there once all its questions are answered, and then it can continue, as can those around it, which are told.
+func TestAnswersOfAScopeComeTogether(t *testing.T) {
 	j := openRun(t, runlog.NewMemory(nil))
-	begin := func() {
-		t.Helper()
-		if _, err := j.Begin(""); err != nil {
-			t.Fatal(err)
-		}
+	told := map[string]<-chan struct{}{}
+	for _, path := range []string{"a", "a/x", "a/y", "b"} {
+		answered, deaf := j.Scope(path).Listen()
+		defer deaf()
+		told[path] = answered
 	}
-	sees := func(path string, want bool) {
+	ask := func(path, key string, want bool) {
 		t.Helper()
-		if _, err := j.Scope(path).Ask(t.Context(), &runlog.Question{Key: "q", Text: "?"}); journal.Waits(err) == want {
+		if _, err := j.Scope(path).Ask(t.Context(), &runlog.Question{Key: key, Text: "?"}); journal.Waits(err) == want {
 			t.Errorf("%s: got %v, and it sees the answer: %t", path, err, want)
 		}
 	}
-	answer := func(path string) {
+	answer := func(path, key string, hear, goes []string) {
 		t.Helper()
-		if err := j.Answer(t.Context(), path, &runlog.Answer{Key: "q", Value: json.RawMessage(`"x"`)}); err != nil {
+		since := j.Head()
+		if err := j.Answer(t.Context(), path, &runlog.Answer{Key: key, Value: json.RawMessage(`"x"`)}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	quiet := func(want bool) {
-		t.Helper()
-		if called := false; j.Quiet(func() { called = true }) != want || called != want {
-			t.Errorf("it is quiet: %t, want %t", !want, want)
+		for path, answered := range told {
+			heard := false
+			select {
+			case <-answered:
+				heard = true
+			default:
+			}
+			if heard != slices.Contains(hear, path) || j.Scope(path).News(since) != slices.Contains(goes, path) {
+				t.Errorf("%s is told: %t, and can continue: %t", path, heard, j.Scope(path).News(since))
+			}
+		}
+		if called := false; j.Quiet(since, func() { called = true }) != (goes == nil) || called != (goes == nil) {
+			t.Errorf("after the answer for %s it is quiet: %t", path, goes != nil)
 		}
 	}
-	begin()
-	for _, path := range []string{"a/x", "a/y", "b/x", "c"} {
-		sees(path, false)
+	for _, at := range [][2]string{{"a/x", "q"}, {"a/x", "r"}, {"a/y", "q"}, {"b", "q"}} {
+		ask(at[0], at[1], false)
 	}
-	quiet(true)
-	answer("a/x")
-	sees("a/x", false)
-	quiet(false)
-	j.Scope("a").Woken()
-	sees("a/x", true)
-	quiet(true)
-	answer("b/x")
-	q := &runlog.Question{Path: "b/x", Key: "q"}
-	if _, err := j.Scope("b").Do(t.Context(), &journal.Effect{Key: j.Scope("b/x").NextKey("resumed", q), Kind: "note", Name: "resumed", Do: func(context.Context, string) (json.RawMessage, error) {
-		return json.RawMessage("{}"), nil
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	sees("b/x", true)
-	answer("a/y")
-	answer("c")
-	sees("a/y", false)
-	sees("c", false)
-	j.End("", false)
-	sees("c", true) // nothing runs
-	quiet(false)
-	begin()
-	sees("a/y", true)
-	quiet(true)
+	answer("a/x", "q", []string{"a", "a/x"}, nil)
+	ask("a/x", "q", false)
+	answer("a/y", "q", []string{"a", "a/y"}, []string{"a", "a/y"})
+	ask("a/y", "q", true)
+	answer("a/x", "r", []string{"a", "a/x"}, []string{"a", "a/x"})
+	ask("a/x", "q", true)
+	ask("a/x", "r", true)
+	ask("b", "q", false)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/internal/clean"
@@ -46,6 +47,7 @@ type uses struct {
 	mu    sync.Mutex
 	at    map[use][8]uintptr
 	waits map[use]string // the questions without an answer, by what they ask
+	head  atomic.Uint64  // of the log when it began, or a branch of it ran again
 }
 
 type use struct {
@@ -64,6 +66,7 @@ func (s *Scope) Attempt() *Scope {
 		a.Scope = *s
 	}
 	a.used, a.again = &a.uses, false
+	a.head.Store(a.Scope.Head())
 	return &a.Scope
 }
 

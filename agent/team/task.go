@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -179,21 +178,23 @@ func (k *task) noteQueued(ctx context.Context) error {
 	return k.note(ctx, key, "note", k.job.Agent, "")
 }
 
-// recorded reports whether the agent went on with that, now that it was woken this time. The note of a later time names the head of the log then.
-func (k *task) recorded(q *journal.WaitError, next string) bool {
-	hint, is := k.parent.Hint(k.scope.NextKey(next, &q.Question))
-	woken, _ := strconv.ParseUint(hint, 10, 64)
-	head, _ := k.scope.WokenAt(&q.Question)
-	return is && woken <= head
+// noted writes, in a replay, the note that the record has of what the agent went on with, and returns what that was, "" if there is none.
+func (k *task) noted(ctx context.Context, q *journal.WaitError) (next string, err error) {
+	for _, next := range []string{journal.Resumed, journal.Withdrawn} {
+		key := k.scope.NextKey(next, &q.Question)
+		if _, done := k.parent.Done(key); done {
+			continue
+		}
+		if was := k.parent.Recorded(key); was != nil {
+			k.over = next == journal.Withdrawn
+			return next, k.noteNext(ctx, q, next, was.Hint)
+		}
+	}
+	return "", nil
 }
 
-func (k *task) noteNext(ctx context.Context, q *journal.WaitError, next string) error {
-	key := k.scope.NextKey(next, &q.Question)
-	hint, is := k.parent.Hint(key)
-	if head, asked := k.scope.WokenAt(&q.Question); asked && !is {
-		hint = strconv.FormatUint(head, 10)
-	}
-	return k.note(ctx, key, "note", next, hint)
+func (k *task) noteNext(ctx context.Context, q *journal.WaitError, next, hint string) error {
+	return k.note(ctx, k.scope.NextKey(next, &q.Question), "note", next, hint)
 }
 
 // cancelled reports whether the agent was cancelled before it began to work, or before a
@@ -268,7 +269,7 @@ func (k *task) run(ctx context.Context) (Result, error) {
 	if k.job.State != nil {
 		w.State = func() (json.RawMessage, error) { return k.job.State() }
 	}
-	out, err := def.Run(ctx, k.scope, w)
+	out, err := def.Run(ctx, k.scope.Attempt(), w)
 	if err != nil && (ctx.Err() != nil || agent.OfRun(err)) {
 		return Result{}, err
 	}

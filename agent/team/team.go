@@ -151,7 +151,6 @@ func (t *Team) spawnAll(ctx context.Context, scope *journal.Scope, parent *seat,
 	t.work.Add(1)
 	t.mu.Unlock()
 	defer t.work.Done()
-	g := &gathering{}
 	tasks := make([]*task, 0, len(jobs))
 	seen := map[string]bool{}
 	for i, j := range jobs {
@@ -166,21 +165,21 @@ func (t *Team) spawnAll(ctx context.Context, scope *journal.Scope, parent *seat,
 		}
 		seen[k.name] = true
 		tasks = append(tasks, k)
-		g.busy++
 	}
 	if err := afford(scope, tasks); err != nil {
 		return results, err
 	}
 	parent.rise()
-	var all sync.WaitGroup
+	all, work := journal.NewBranches(len(tasks)), sync.WaitGroup{}
 	for i, k := range tasks {
 		if k == nil {
+			all.End()
 			continue
 		}
 		k.enter() // here, so that they come to the queue in order
-		all.Go(func() { results[i], errs[i] = g.finish(ctx, k) })
+		work.Go(func() { results[i], errs[i] = k.finish(ctx, all) })
 	}
-	all.Wait()
+	work.Wait()
 	err := errors.Join(errs...)
 	return results, errors.Join(err, parent.back(ctx, err != nil))
 }
@@ -200,114 +199,34 @@ func afford(scope *journal.Scope, tasks []*task) error {
 	return scope.AffordsWithin("fan/agents", runlog.Amount{Agents: need})
 }
 
-// gathering is a group of agents that work side by side.
-type gathering struct {
-	mu   sync.Mutex
-	busy int
-	idle chan struct{} // closed when all have ended or wait
-}
-
-// stay notes that one agent waits, and returns a channel that is closed when no other agent is left
-// running.
-func (g *gathering) stay() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.idle == nil {
-		g.idle = make(chan struct{})
-	}
-	g.leave()
-	return g.idle
-}
-
-func (g *gathering) leave() {
-	if g.busy--; g.busy == 0 && g.idle != nil {
-		close(g.idle)
-	}
-}
-
-// resume notes that one agent continues, unless all have ended.
-func (g *gathering) resume() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.busy <= 0 {
-		return false
-	}
-	g.busy++
-	return true
-}
-
-// finish does a task. If the task waits for an answer that comes while others run, it continues with the answer. That, or a cancellation during the
-// wait, is recorded, because a replay cannot derive it from the clock.
-func (g *gathering) finish(ctx context.Context, k *task) (Result, error) {
+// finish does a task. If the task waits for an answer that comes while others run, it continues with the answer. Its cancellation during the wait is recorded,
+// because a replay cannot derive it from the clock.
+func (k *task) finish(ctx context.Context, all *journal.Branches) (r Result, err error) {
 	own, leave := k.begin(ctx)
 	defer leave()
-	answered, stop := k.scope.Listen()
-	defer stop()
-	for {
-		r, err := k.do(ctx, own)
-		var q *journal.WaitError
-		if !errors.As(err, &q) {
-			g.end()
-			return r, err
-		}
-		var next string // what it continues with
-		switch {
-		case k.recorded(q, journal.Resumed):
-			next = journal.Resumed
-		case k.recorded(q, journal.Withdrawn):
-			next = journal.Withdrawn
-		default:
-			waited := false
-			_ = k.scope.Afresh(func() error { next, waited = g.awaits(own, k, q, answered), true; return nil })
-			if !waited {
-				g.end()
+	var q *journal.WaitError
+	err = all.Run(own, k.scope, k.job.Stopped, func(again bool) error {
+		for ; ; again = true {
+			if again {
+				k.enter()
 			}
-			if next == "" {
-				return r, err
+			if r, err = k.do(ctx, own); !errors.As(err, &q) {
+				return err
+			}
+			if next, werr := k.noted(ctx, q); werr != nil || next == "" {
+				return errors.Join(err, werr)
 			}
 		}
-		if err := k.noteNext(ctx, q, next); err != nil {
-			g.end()
-			return r, err
+	})
+	if !k.over && journal.Waits(err) && errors.Is(context.Cause(own), errCancelled) && errors.As(err, &q) {
+		if werr := k.noteNext(ctx, q, journal.Withdrawn, ""); werr != nil {
+			return r, werr
 		}
-		k.over = next == journal.Withdrawn
+		k.over = true
 		k.enter()
+		return k.do(ctx, own)
 	}
-}
-
-// awaits waits for the answer to a question as long as others are running. Its result names the event: the answer, the cancellation of the agent, or "".
-func (g *gathering) awaits(own context.Context, k *task, q *journal.WaitError, answered <-chan struct{}) string {
-	idle := g.stay()
-	for {
-		open := slices.ContainsFunc(k.scope.Open(), func(o runlog.Question) bool {
-			return o.Path == q.Question.Path && o.Key == q.Question.Key
-		})
-		next := journal.Resumed
-		if open {
-			next = ""
-		}
-		if own.Err() != nil && errors.Is(context.Cause(own), errCancelled) {
-			next = journal.Withdrawn
-		}
-		if next != "" || own.Err() != nil {
-			if next != "" && !g.resume() && next == journal.Resumed {
-				return "" // the task that has them all work continues with it
-			}
-			return next
-		}
-		select {
-		case <-answered:
-		case <-own.Done():
-		case <-idle:
-			return ""
-		}
-	}
-}
-
-func (g *gathering) end() {
-	g.mu.Lock()
-	g.leave()
-	g.mu.Unlock()
+	return r, err
 }
 
 // unknown returns the error for an unknown agent, with the known ones.

@@ -110,9 +110,8 @@ func Subagents[S, U any](name string, agents []*agent.Agent, jobs func(S) ([]Job
 			return u, err
 		}
 		results := make([]Result[*agent.Outcome], len(list))
-		halt := func(err error) bool { return !journal.Waits(err) }
 		state := snapshot(s)
-		errs := each(len(list), o.Width, halt, func(i int) error {
+		errs := each(ctx, t, len(list), o.Width, func(int) *journal.Scope { return t.Scope() }, func(i int) error {
 			j := list[i]
 			if j.Key == "" {
 				j.Key = strconv.Itoa(i + 1)
@@ -152,13 +151,14 @@ func assign(jobs []Job, agents []*agent.Agent) ([]*agent.Agent, error) {
 
 // work does one job. If settled is set, a failure is recorded and returned as a result.
 func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, state func() (json.RawMessage, error), settled bool) (Result[*agent.Outcome], error) {
+	scope := t.Scope().Reuse() // it may go on within the same attempt
 	r := Result[*agent.Outcome]{Name: j.Key}
 	prompt := withFeedback(j.Prompt, t.Feedback())
 	key := "job/" + j.Key
-	w := &agent.Work{Key: key, Prompt: prompt, State: state}
+	w := &agent.Work{Key: key, Prompt: prompt, State: state, Stopped: stopped(t)}
 	if !settled {
 		var err error
-		if r.Value, err = converse(ctx, t, def, w); err != nil {
+		if r.Value, err = def.RunAgain(ctx, scope, w); err != nil {
 			return r, fmt.Errorf("job %q: %w", j.Key, err)
 		}
 		return r, nil
@@ -170,9 +170,9 @@ func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, state fu
 	// The log already has the agent's turns, so the outcome of the job records only whether it
 	// failed.
 	end := &journal.Effect{Key: key, Kind: "job", Name: def.Name, Hash: hash, Inside: true}
-	why, err := journal.Do(ctx, t.Scope(), end, func(ctx context.Context, _ string) (string, error) {
+	why, err := journal.Do(ctx, scope, end, func(ctx context.Context, _ string) (string, error) {
 		var err error
-		r.Value, err = converse(ctx, t, def, w)
+		r.Value, err = def.RunAgain(ctx, scope, w)
 		if err != nil && (ctx.Err() != nil || fatal(err)) {
 			return "", err
 		}
@@ -184,7 +184,7 @@ func work(ctx context.Context, t *graph.Task, def *agent.Agent, j *Job, state fu
 	if r.Error = why; why != "" {
 		r.Value = nil
 	} else if r.Value == nil {
-		r.Value, err = converse(ctx, t, def, w)
+		r.Value, err = def.RunAgain(ctx, scope, w)
 	}
 	return r, err
 }

@@ -12,6 +12,7 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 )
@@ -69,24 +71,42 @@ func at(v any, path string) (any, bool) {
 	return v, true
 }
 
-// each does n pieces of work, at most width of them at once, and returns one error per piece. If
-// until is non-nil, no further work begins once it returns true for an error.
-func each(n, width int, until func(error) bool, work func(i int) error) []error {
+// each does n pieces of work of a task, at most width of them at once, and returns one error per
+// piece. No further work begins after a failure. One that waits for an answer lets the others have
+// its place, and takes one again to continue.
+func each(ctx context.Context, t *graph.Task, n, width int, part func(i int) *journal.Scope, work func(i int) error) []error {
 	errs := make([]error, n)
 	var stop atomic.Bool
 	var group sync.WaitGroup
 	slots := make(chan struct{}, max(1, min(width, n)))
+	branches := journal.NewBranches(n)
 	for i := range n {
 		slots <- struct{}{}
 		if stop.Load() {
+			for range n - i {
+				branches.End()
+			}
+			<-slots
 			break
 		}
 		group.Go(func() {
-			defer func() { <-slots }()
-			errs[i] = safely(func() error { return work(i) })
-			if errs[i] != nil && until(errs[i]) {
-				stop.Store(true)
-			}
+			errs[i] = branches.Run(ctx, part(i), stopped(t), func(again bool) error {
+				leave := func() { <-slots }
+				if again {
+					leave = func() {}
+					_ = t.Scope().Afresh(func() error { // in a replay, those that have places may wait for it
+						slots <- struct{}{}
+						leave = func() { <-slots }
+						return nil
+					})
+				}
+				defer func() { leave() }()
+				err := safely(func() error { return work(i) })
+				if err != nil && !journal.Waits(err) {
+					stop.Store(true)
+				}
+				return err
+			})
 		})
 	}
 	group.Wait()

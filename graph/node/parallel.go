@@ -107,8 +107,8 @@ func (p *parallel[S, U]) inner(part string) (graph.Reading, error) {
 
 func (p *parallel[S, U]) all(ctx context.Context, t *graph.Task, s S) ([]Result[U], error) {
 	results := make([]Result[U], len(p.branches))
-	halt := func(err error) bool { return !journal.Waits(err) }
-	errs := each(len(p.branches), p.Width, halt, func(i int) error {
+	part := func(i int) *journal.Scope { return t.Scope().Inner(p.branches[i].Name) }
+	errs := each(ctx, t, len(p.branches), p.Width, part, func(i int) error {
 		b := &p.branches[i]
 		effect := &journal.Effect{Key: "branch/" + b.Name, Kind: "branch", Name: b.Name, Inside: true}
 		r, err := journal.Do(ctx, t.Scope(), effect, func(ctx context.Context, _ string) (Result[U], error) {
@@ -158,10 +158,13 @@ func (p *parallel[S, U]) compete(ctx context.Context, t *graph.Task, s S) (won R
 		err    error
 	}
 	ends := make(chan end, len(p.branches))
+	branches := journal.NewBranches(len(p.branches))
 	for i := range p.branches {
 		go func() {
-			e := end{i: i}
-			e.err = safely(func() (err error) { e.result, err = p.run(ctx, t, &p.branches[i], s, false); return err })
+			b, e := &p.branches[i], end{i: i}
+			e.err = branches.Run(ctx, t.Scope().Inner(b.Name), stopped(t), func(bool) error {
+				return safely(func() (err error) { e.result, err = p.run(ctx, t, b, s, false); return err })
+			})
 			ends <- e
 		}()
 	}

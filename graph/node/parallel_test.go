@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -156,6 +157,64 @@ func TestBranchAsks(t *testing.T) {
 			got, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: open(t, store)})
 			if err != nil || fmt.Sprint(got.Notes) != tc.want || ran != tc.ran {
 				t.Errorf("got %v, %v, x ran %d times", got.Notes, err, ran)
+			}
+		})
+	}
+}
+
+// A branch that is answered continues beside the others, which may take its place of the width, and does not in a run that is to stop.
+func TestAnsweredBranchContinues(t *testing.T) {
+	for name, tc := range map[string]struct {
+		width int
+		stops bool
+		want  string
+	}{"continues": {3, false, "[yes s x]"}, "takes a place": {1, false, "[yes s x]"}, "is to stop": {3, true, ""}} {
+		t.Run(name, func(t *testing.T) {
+			stop, answered, continued := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			j := open(t, runlogtest.NewMortal())
+			asked := 0
+			ask := graph.Node[state, update]{Name: "ask", Run: func(ctx context.Context, _ *graph.Task, s state) (update, error) {
+				asked++
+				answer, err := graph.Ask[string](ctx, graph.Question{Text: "Well?"})
+				if err != nil {
+					return update{}, err
+				}
+				close(continued)
+				return add(s, answer)
+			}}
+			slow := graph.Node[state, update]{Name: "slow", Run: func(_ context.Context, _ *graph.Task, s state) (update, error) {
+				if tc.stops {
+					close(stop)
+				}
+				if err := j.Answer(t.Context(), "n/ask", &runlog.Answer{Key: "answer", Value: json.RawMessage(`"yes"`)}); err != nil {
+					return update{}, err
+				}
+				close(answered)
+				if tc.width > 1 && !tc.stops {
+					<-continued
+				}
+				return add(s, "s")
+			}}
+			first := graph.Node[state, update]{Name: "first", Run: func(ctx context.Context, t *graph.Task, s state) (update, error) {
+				for len(j.Open()) == 0 { // it has asked
+					runtime.Gosched()
+				}
+				return slow.Run(ctx, t, s)
+			}}
+			last := graph.Node[state, update]{Name: "last", Run: func(_ context.Context, _ *graph.Task, s state) (update, error) {
+				<-answered
+				return add(s, "x")
+			}}
+			flow := oneWay(t, node.Parallel("n", []graph.Node[state, update]{ask, first, last}, notes, &node.ParallelOptions{Width: tc.width}))
+			got, err := flow.Run(t.Context(), state{}, &graph.RunOptions{Journal: j, Stop: stop})
+			if tc.stops {
+				if !errors.Is(err, pregel.ErrStopped) || asked != 1 {
+					t.Errorf("got %v, asked %d times", err, asked)
+				}
+				return
+			}
+			if err != nil || fmt.Sprint(got.Notes) != tc.want || asked != 2 {
+				t.Errorf("got %v, %v, asked %d times", got.Notes, err, asked)
 			}
 		})
 	}

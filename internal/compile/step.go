@@ -73,7 +73,7 @@ func (w *work) do(ctx context.Context) (update, error) {
 		return u, w.task.Emit(ctx, eventNotRun, noteData{why})
 	}
 	if len(u.Bad) > 0 {
-		if err := w.task.Emit(ctx, eventErrorInput, errorInput{u.Bad}); err != nil {
+		if err := w.tellBad(ctx, errorInput{u.Bad}); err != nil {
 			return u, err
 		}
 	}
@@ -90,6 +90,19 @@ func (w *work) do(ctx context.Context) (update, error) {
 		return u, w.task.Emit(ctx, eventDegraded, noteData{g.degraded})
 	}
 	return u, nil
+}
+
+// tellBad records that the step reads what has failed: once, however often it runs again because it waits. Older logs have an event of each time.
+func (w *work) tellBad(ctx context.Context, bad errorInput) error {
+	scope, emit := w.task.Scope(), func(ctx context.Context, _ string) (json.RawMessage, error) {
+		return json.RawMessage("{}"), w.task.Emit(ctx, eventErrorInput, bad)
+	}
+	if !scope.Does(eventErrorInput, true) {
+		_, err := emit(ctx, "")
+		return err
+	}
+	_, err := scope.Do(ctx, &journal.Effect{Key: eventErrorInput, Kind: "note", Name: eventErrorInput, Inside: true, Do: emit})
+	return err
 }
 
 // verdict returns an error in the form for the graph: an error of the run is not treated as a

@@ -161,14 +161,16 @@ func (k *desk) start(ctx context.Context, name string, settle func() (json.RawMe
 
 // attend runs a workflow to its end. While the workflow waits for a user, attend releases it, and continues when there is an answer.
 func (k *desk) attend(b *background) {
-	answered, deaf := k.task.Scope().Listen() // from before it asks, so that no answer is missed
+	scope := k.task.Scope().Inner(b.place)
+	answered, deaf := scope.Listen() // from before it asks, so that no answer is missed
 	defer deaf()
 	for {
+		head := scope.Head()
 		r, err := k.run(b)
 		if parked := k.left(b, r, err); !parked {
 			return
 		}
-		for open := true; open; open = !k.answered(err) {
+		for open := true; open; open = !scope.News(head) {
 			select {
 			case <-answered:
 			case <-k.ctx.Done():
@@ -178,7 +180,6 @@ func (k *desk) attend(b *background) {
 		if !k.resume(b) {
 			return
 		}
-		k.task.Scope().Inner(b.place).Woken()
 	}
 }
 
@@ -207,8 +208,7 @@ func (k *desk) execute(ctx context.Context, b *background) (out json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
-	out, err = w.RunNested(ctx, b.Inputs, k.task.Nested(b.Handle))
-	return out, k.within(b.place, err)
+	return w.RunNested(ctx, b.Inputs, k.task.Nested(b.Handle))
 }
 
 // left records the result of a workflow, and reports whether the workflow waits.
@@ -283,14 +283,15 @@ func (k *desk) idle() bool {
 func (k *desk) converse(lead *agent.Agent, w *agent.Work) (*agent.Outcome, error) {
 	for {
 		answered, deaf := k.task.Scope().Listen()
-		out, err := lead.Run(k.ctx, k.task.Scope().Reuse(), w)
+		head := k.task.Scope().Head()
+		out, err := lead.Run(k.ctx, k.task.Scope().Attempt().Reuse(), w)
 		again := false
 		switch {
 		case err == nil:
 		case k.ctx.Err() != nil:
 			err = cmp.Or(k.failed(), err)
 		case journal.Waits(err):
-			again = k.pause(err, answered)
+			again = k.pause(head, answered)
 		case errors.Is(err, pregel.ErrStopped): // what is running may come to the end of its step
 			err = errors.Join(err, k.await(k.idle))
 		}
@@ -298,13 +299,12 @@ func (k *desk) converse(lead *agent.Agent, w *agent.Work) (*agent.Outcome, error
 		if !again {
 			return out, err
 		}
-		k.task.Scope().Woken()
 	}
 }
 
 // pause waits for the answer that an agent waits for, and reports whether it came while
 // something was running.
-func (k *desk) pause(why error, answered <-chan struct{}) bool {
+func (k *desk) pause(head uint64, answered <-chan struct{}) bool {
 	for {
 		k.mu.Lock()
 		idle, changed := k.idle(), k.changed
@@ -314,7 +314,7 @@ func (k *desk) pause(why error, answered <-chan struct{}) bool {
 		}
 		select {
 		case <-answered:
-			if k.answered(why) {
+			if k.task.Scope().News(head) {
 				return true
 			}
 		case <-changed:

@@ -9,7 +9,6 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/agent"
-	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/tool"
@@ -99,7 +98,7 @@ func (k *desk) runWorkflow(ctx context.Context, scope *journal.Scope, c *tool.Ca
 	}
 	out, err := nested.RunNested(ctx, settled, k.task.Nested(c.Key))
 	if err != nil {
-		return tool.Result{}, k.within(pregel.Path("~", c.Key, 0), err)
+		return tool.Result{}, err
 	}
 	return tool.Result{Text: text(out)}, nil
 }
