@@ -308,6 +308,16 @@ func (s *Scope) Done(key string) (output json.RawMessage, done bool) {
 	return d.Output, ok && d.Error == ""
 }
 
+// Final reports whether nothing is in the log after the last effect of the task that is the end of the run: it was about to end.
+func (s *Scope) Final() bool {
+	if s.off() {
+		return false
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	return s.j.of(s.path).at > s.j.failed
+}
+
 // Hint returns the recorded Hint of an effect of the task, and reports whether the effect has begun.
 func (s *Scope) Hint(key string) (hint string, begun bool) {
 	if s.off() {

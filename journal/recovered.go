@@ -34,6 +34,7 @@ type recovered struct {
 	imported *runlog.Imported // nil if the run was not made of a file
 	child    *runlog.Child    // nil if no task waits for the run
 	freed    bool             // a child run has ended, and what was set aside for it is free
+	failed   uint64           // the last record of a failure of the run
 	raised   uint64           // the last record that changed what is left of the budget other than by use
 	own      string           // see Scope.Own; "" for keys as they are
 }
@@ -199,6 +200,8 @@ func (v *recovered) note(r *runlog.Record) error {
 		v.forget(s.done)
 		s.done = s.done[:0]
 		s.keep(r, r.Path != "")
+	case runlog.KindRunFailed:
+		v.failed = r.Seq
 	case runlog.KindEvent:
 		v.grant(r)
 		v.budgeted(r)

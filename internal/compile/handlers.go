@@ -50,10 +50,17 @@ func (p *play) concluded(ctx context.Context, opt *graph.RunOptions, steps func(
 	j := opt.Journal
 	scope := j.Scope(p.recipe.Handlers[0].ID) // no other step has that id
 	round := 1
-	for ; ; round++ { // one that has ended is one of a run that was resumed after it had failed
-		if _, ended := scope.Done(fmt.Sprintf("handled-%d", round)); !ended {
+	var last json.RawMessage // what the handlers of the round before gave
+	for ; ; round++ {
+		raw, handled := scope.Done(fmt.Sprintf("handled-%d", round))
+		if !handled {
 			break
 		}
+		last = raw
+	}
+	over := last != nil && scope.Final() // else the run was resumed after it had failed
+	if over {
+		round--
 	}
 	var end conclusion
 	var res *workflow.Result
@@ -70,6 +77,11 @@ func (p *play) concluded(ctx context.Context, opt *graph.RunOptions, steps func(
 		end = concludes(ctx, res, why)
 	}
 	handlers := p.handlers(end.Status)
+	if over {
+		var done handling
+		err := json.Unmarshal(last, &done)
+		return done.result(res, errors.Join(why, err))
+	}
 	if len(handlers) == 0 {
 		return res, why
 	}
@@ -90,9 +102,27 @@ func (p *play) concluded(ctx context.Context, opt *graph.RunOptions, steps func(
 	if goesOn(ctx, err) {
 		return res, err
 	}
-	res.Skipped = append(slices.Clip(res.Skipped), skipped...)
-	if err = errors.Join(err, note("handled", true)); err != nil {
-		why = errors.Join(why, err)
+	done := handling{Skipped: skipped}
+	if err != nil {
+		done.Error = err.Error()
+	}
+	if err := note("handled", &done); err != nil {
+		return res, errors.Join(why, err)
+	}
+	return done.result(res, why)
+}
+
+// handling is what the handlers of a run gave.
+type handling struct {
+	Skipped []string `json:"skipped,omitempty"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// result returns the end of a run with that of its handlers.
+func (h *handling) result(res *workflow.Result, why error) (*workflow.Result, error) {
+	res.Skipped = append(slices.Clip(res.Skipped), h.Skipped...)
+	if h.Error != "" {
+		why = errors.Join(why, errors.New(h.Error))
 	}
 	return res, why
 }

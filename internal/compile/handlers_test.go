@@ -59,6 +59,21 @@ func TestHandlers(t *testing.T) {
 	}
 }
 
+// A run with handlers that is cut off after any record ends alike, and repeats no handler that had ended.
+func TestHandlersCutOff(t *testing.T) {
+	var last *kitchen
+	kin := func() *kitchen {
+		last = &kitchen{say: map[string]func(string) (string, error){"x": func(string) (string, error) { return "", errors.New("no luck") }}}
+		return last
+	}
+	r := kin().run(t, handled, "")
+	r.status(t, runlog.Failed)
+	r.cuts(t, kin, handled, 1)
+	if last.order() != "" {
+		t.Errorf("with all but the end of the run in its log, asked %s", last.order())
+	}
+}
+
 // A run that is cancelled while it executes ends with its handlers.
 func TestHandlersOfACancelledRun(t *testing.T) {
 	k := &kitchen{delay: func(p string) time.Duration {
