@@ -24,6 +24,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/archive"
 	"github.com/superstep-dev/superstep/internal/carry"
 	"github.com/superstep-dev/superstep/internal/unlisted"
+	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
@@ -869,6 +870,13 @@ func TestUntrusted(t *testing.T) {
 	}
 	trusted = false
 	tries(other, f.ID)
+	j, err := journal.Open(t.Context(), there, f.ID, &journal.Options{})
+	if err == nil {
+		err = errors.Join(j.Append(t.Context(), runlog.Running), j.Close(t.Context())) // as if it had been killed
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	skipped := 0
 	opt := &superstep.RecoverOptions{Answer: yes, Skipped: func(id string, why error) {
 		skipped++
@@ -879,7 +887,7 @@ func TestUntrusted(t *testing.T) {
 			t.Errorf("%d were resumed, error %v", len(taken), err)
 		}
 	}
-	if now := info(t, there, f.ID); skipped != 1 || now.Takeovers != 0 || now.Epoch != 1 {
+	if now := info(t, there, f.ID); skipped != 1 || now.Takeovers != 0 || now.Epoch != 2 {
 		t.Errorf("it was skipped %d times, and is %+v", skipped, now)
 	}
 	trusted = true

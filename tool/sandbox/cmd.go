@@ -290,7 +290,7 @@ func (c *Cmd) remember(found finding, known, kept []string) {
 		c.shut[name] = true
 	}
 	for _, name := range c.protect {
-		if to, err := os.Readlink(name); err == nil {
+		if to, err := os.Readlink(name); err == nil && c.before[name] { // one that a command beside it has made is not made again
 			c.links[name] = to
 		}
 	}

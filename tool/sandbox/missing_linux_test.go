@@ -22,11 +22,15 @@ var loaded = []string{".envrc", "x/.envrc", ".mcp.json", "x/.mcp.json", "src/.mc
 // holds against what commands do to have one in place when they have ended.
 func TestMissingFiles(t *testing.T) {
 	modes(t, func(t *testing.T, mode sandbox.Mode) {
-		for name, c := range map[string]struct{ row, beside []string }{
+		for name, c := range map[string]struct {
+			row, beside []string
+			after       string // beside the last, from when it has made src/made
+		}{
 			"plain":                   {row: []string{`mkdir -p x; echo e >.envrc; echo e >x/.envrc; echo e >src/.mcp.json`}},
 			"hard link":               {row: []string{`mkdir -p x; echo e >x/f; ln x/f x/.envrc; ln x/f .envrc`, `echo e >x/f; ln x/f x/.mcp.json`}},
 			"symbolic link":           {row: []string{`mkdir -p x; echo e >x/f; ln -s f x/.envrc; ln -s x/f .envrc; ln -s missing x/.mcp.json`}},
 			"to a folder outside":     {row: []string{`mkdir -p x; ln -s /etc/passwd x/.envrc; ln -s /tmp src/.mcp.json`}},
+			"link before another":     {row: []string{`echo e >src/f; ln -s f src/.mcp.json; touch src/made; sleep 0.5`}, after: `sleep 0.8`},
 			"pipe and folder":         {row: []string{`mkdir -p x; mkfifo x/.envrc; mkdir -p x/.mcp.json/y src/.mcp.json`}},
 			"moved back":              {row: []string{`mkdir -p x; echo e >x/.envrc; echo e >.envrc`, `mv x/.envrc.refused-* x/.envrc; mv .envrc.refused-* .envrc`, `cat x/.envrc`}},
 			"moved with its folder":   {row: []string{`mkdir -p y/z; echo e >y/z/.envrc`, `mv y x`, `mv x/z/.envrc.refused-* x/z/.envrc; mv x/z w; mv x v; mv w x`}},
@@ -59,6 +63,12 @@ func TestMissingFiles(t *testing.T) {
 							if closed := new(sandbox.ClosedError); errors.As(err, &closed) {
 								failed = err
 							}
+						})
+					}
+					if c.after != "" && i == len(c.row)-1 {
+						all.Go(func() {
+							wait(t, "the first command", func() bool { _, err := os.Lstat(v.dir + "/src/made"); return err == nil })
+							_, _, _ = v.do(t, c.after)
 						})
 					}
 					all.Wait()
