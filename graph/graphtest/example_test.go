@@ -8,8 +8,8 @@ import (
 	"github.com/superstep-dev/superstep/graph/graphtest"
 )
 
-func ExampleKillEverywhere() {
-	var t *testing.T // that of your test
+func ExampleKillEverywhere() { //nolint:testableexamples // it is part of a test
+	t := new(testing.T) // that of your test
 	g := graph.New("greet", func(s, u string) string { return s + u })
 	g.Add("greet", func(ctx context.Context, name string) (string, error) {
 		return graph.Do(ctx, "mail", func(context.Context, string) (string, error) { return ": sent", nil })

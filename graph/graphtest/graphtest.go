@@ -1,7 +1,7 @@
 // Package graphtest tests graphs of yours: whether a run comes to the same state whenever it is
 // killed, and whatever its tasks wait for.
 //
-//	func TestMyFlow(t *testing.T) { graphtest.KillEverywhere(t, flow, MyState{Topic: "Raft"}) }
+//	func TestMyFlow(t *testing.T) { graphtest.KillEverywhere(t, flow, MyState{Topic: "Raft"}, nil) }
 package graphtest
 
 import (
