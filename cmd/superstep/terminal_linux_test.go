@@ -122,15 +122,16 @@ func (s *seat) open(args ...string) {
 // kill ends the terminal as a crash would.
 func (s *seat) kill() {
 	s.t.Helper()
-	out, err := s.tmux("display-message", "-p", "#{pane_pid}").Output()
+	out, err := s.tmux("display-message", "-p", "#{pane_pid} #{pid}").Output()
+	pane, server, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 	if err == nil {
-		err = exec.Command("kill", "-9", strings.TrimSpace(string(out))).Run()
+		err = exec.Command("kill", "-9", pane).Run()
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); s.tmux("has-session").Run() == nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-	}
+	for end := time.Now().Add(time.Minute); exec.Command("kill", "-0", server).Run() == nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	} // a server that ends has no session any more and still takes the next one
 }
 
 // drafted waits until a draft that is kept has a text.
