@@ -194,8 +194,12 @@ func TestReplayOfARunThatWasTakenUp(t *testing.T) {
 	replays(t, e, run.ID())
 	ends(t, resume(t, e, run.ID(), nil), runlog.Completed)
 	did, checked := w.done.Load(), checks.Load()
+	began := time.Now()
 	if report := replays(t, e, run.ID()); report.Epochs != 4 {
 		t.Errorf("%+v", report)
+	}
+	if took := time.Since(began); took > 20*time.Second { // the time after which a replay stalls
+		t.Errorf("it took %v: an answer was not given although everything waited for it", took)
 	}
 	if w.done.Load() != did || checks.Load() != checked {
 		t.Error("the replay did effects")

@@ -31,6 +31,7 @@ type script struct {
 	lost     int // those who wait for something that the epoch has no record of
 	cutting  bool
 	awaited  map[lane]bool     // answers, since the epoch began
+	rests    bool              // the workflow waits for an answer as a whole
 	limits   map[string]func() // how to end the attempts that have a limit, by the paths of their tasks
 	missing  map[string]int    // how many wait for what the epoch has no record of, by path
 	cut      context.CancelCauseFunc
@@ -148,6 +149,8 @@ func (s *script) divergence() *Divergence {
 
 // answered waits until the due record is no answer and not beside the workflow, and returns its position and the record.
 func (s *script) answered(ctx context.Context) (int, *runlog.Record) {
+	s.rest(true)
+	defer s.rest(false)
 	for {
 		moved := s.move()
 		next := s.next()
@@ -163,6 +166,15 @@ func (s *script) answered(ctx context.Context) (int, *runlog.Record) {
 			return 0, nil
 		}
 	}
+}
+
+// rest notes whether the workflow waits for an answer as a whole, so that no task will find the question open before it comes.
+func (s *script) rest(is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rests = is
+	close(s.moved)
+	s.moved = make(chan struct{})
 }
 
 // change wakes everybody who waits. The caller holds mu.
@@ -396,7 +408,7 @@ func (s *script) due(late bool) *runlog.Record {
 		return nil
 	}
 	var a runlog.Answer
-	if json.Unmarshal(r.Data, &a) == nil && !late && !s.awaited[lane{r.Kind, r.Path, a.Key}] {
+	if json.Unmarshal(r.Data, &a) == nil && !late && !s.rests && !s.awaited[lane{r.Kind, r.Path, a.Key}] {
 		return nil
 	}
 	return r
