@@ -173,8 +173,7 @@ func (s *script) rest(is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rests = is
-	close(s.moved)
-	s.moved = make(chan struct{})
+	s.change()
 }
 
 // change wakes everybody who waits. The caller holds mu.
