@@ -266,7 +266,7 @@ func (r *runner) Leave(place, id string, done bool) {
 	r.pool.mu.Lock()
 	var open []*session
 	for _, pl := range r.pool.places {
-		if pl.begun() && pl.p != nil {
+		if pl.begun() && pl.p != nil && pl.p.cmd.Name == r.cmd.Name && (pl.user == "" || pl.user == place) { // others may have a session of the same ID
 			if s := pl.p.session(id); s != nil {
 				open = append(open, s)
 			}

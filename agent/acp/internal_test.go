@@ -58,3 +58,27 @@ func TestEndWhileCollecting(t *testing.T) {
 		t.Fatal("the process and its session wait for each other")
 	}
 }
+
+// Processes name their sessions each for itself, such as by their number, which is the same in each sandbox. One that is left is not that of another
+// agent, nor that of another use of the same agent.
+func TestLeaveOfOneSession(t *testing.T) {
+	t.Parallel()
+	ready := make(chan struct{})
+	close(ready)
+	pool := NewPool(nil)
+	uses := []struct{ agent, place string }{{"lab", "run one"}, {"lab", "run two"}, {"den", "run three"}, {"den", ""}, {"lab", ""}}
+	all := make([]*session, len(uses))
+	for i, use := range uses {
+		p := &process{cmd: &Command{Name: use.agent}, exited: make(chan struct{}), sessions: map[string]*session{}}
+		all[i] = newSession(p, "ses-2-1")
+		all[i].asks = []*permission{{reply: make(chan string, 1)}} // which a cancellation denies
+		p.sessions["ses-2-1"] = all[i]
+		pool.places[use.agent+use.place] = &place{ready: ready, p: p, user: use.place}
+	}
+	(&runner{pool: pool, cmd: Command{Name: "lab"}}).Leave("run one", "ses-2-1", true)
+	for i, s := range all {
+		if mine := i == 0 || i == 4; (s.asks == nil) != mine { // in its own process, or in the one that serves all uses of the agent
+			t.Errorf("%v: left: %t", uses[i], !mine)
+		}
+	}
+}
