@@ -39,8 +39,8 @@ func (j *Journal) lend(ctx context.Context, r *unlisted.Request) error {
 	}
 	q := j.Children()[loan.Run]
 	j.mu.Lock()
-	if q.Key != "" {
-		own, l := j.of(q.Path).held[q.Key], &j.ledger
+	if m := j.of(q.Path); m.intents[q.Key].open { // else the child has ended
+		own, l := m.held[q.Key], &j.ledger
 		loan.Path, loan.Key, loan.Amount = q.Path, q.Key, atLeast(own, &want)
 		taken := less(l.spent.Add(l.held), own)
 		if loan.Short = l.short(taken, loan.Amount, j.elapsed()); loan.Short == nil {
@@ -49,6 +49,7 @@ func (j *Journal) lend(ctx context.Context, r *unlisted.Request) error {
 		if loan.Short != nil {
 			loan.Amount = own
 		}
+		l.hold(m, q.Key, loan.Amount) // from now on, so that nothing else takes it before it is in the log
 	}
 	j.mu.Unlock()
 	e, err := newEvent(mail.EventLent, loan)

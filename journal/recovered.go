@@ -216,8 +216,8 @@ func (v *recovered) budgeted(r *runlog.Record) {
 		v.raised = r.Seq
 		v.close(b.Request)
 	} else if l := mail.LoanOf(r); l != nil {
-		if l.Key != "" {
-			v.ledger.hold(v.of(l.Path), l.Key, l.Amount)
+		if m := v.scopes[l.Path]; m != nil && m.intents[l.Key].open { // the child may have ended meanwhile
+			v.ledger.hold(m, l.Key, l.Amount)
 		}
 		v.close(l.Request)
 	}

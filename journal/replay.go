@@ -192,8 +192,8 @@ func (p *replay) inject(ctx context.Context, j *Journal) error {
 	return j.Append(ctx, "", runlog.Record{Kind: next.Kind, Path: next.Path, Time: next.Time, Data: next.Data, Attachment: next.Attachment})
 }
 
-// beside reports whether a record was not written by the workflow, but beside it: a change of the budget or of a loan, the output of an interrupted effect, a question of
-// a running one, or a mark. A replay copies it.
+// beside reports whether a record was not written by the workflow, but beside it: a change of the budget or of a loan, the output of an interrupted
+// effect, a question of a running one, or a mark. A replay copies it.
 func beside(r *runlog.Record) bool {
 	return mail.BudgetOf(r) != nil || mail.LoanOf(r) != nil || cut.Of(r) != nil || asksDuring(r) || marks(r)
 }

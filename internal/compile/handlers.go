@@ -42,7 +42,7 @@ type failedStep struct {
 }
 
 // concluded runs the steps of the run and then its handlers. How the steps ended is recorded before
-// the first handler begins: a run that is resumed after that goes on with its handlers.
+// the first handler begins: a run that is resumed after that continues with its handlers.
 func (p *play) concluded(ctx context.Context, opt *graph.RunOptions, steps func() (*workflow.Result, error)) (*workflow.Result, error) {
 	if len(p.recipe.Handlers) == 0 {
 		return steps()
@@ -71,7 +71,7 @@ func (p *play) concluded(ctx context.Context, opt *graph.RunOptions, steps func(
 		}
 		res, why = end.result()
 	} else {
-		if res, why = steps(); goesOn(ctx, why) {
+		if res, why = steps(); unended(ctx, why) {
 			return res, why
 		}
 		end = concludes(ctx, res, why)
@@ -99,7 +99,7 @@ func (p *play) concluded(ctx context.Context, opt *graph.RunOptions, steps func(
 		return res, errors.Join(why, err)
 	}
 	skipped, err := p.handle(ctx, handlers, round, &end, opt)
-	if goesOn(ctx, err) {
+	if unended(ctx, err) {
 		return res, err
 	}
 	done := handling{Skipped: skipped}
@@ -153,7 +153,7 @@ func (p *play) handle(ctx context.Context, handlers []*recipe.Step, round int, e
 			path = fmt.Sprintf("%s~%d", h.ID, round)
 		}
 		final, err := p.execute(ctx, h.ID, h.Body(), around, opt.Beside(path))
-		if goesOn(ctx, err) {
+		if unended(ctx, err) {
 			return nil, err
 		}
 		if skipped = append(skipped, final.Skipped...); err != nil {
@@ -163,8 +163,8 @@ func (p *play) handle(ctx context.Context, handlers []*recipe.Step, round int, e
 	return skipped, failed
 }
 
-// goesOn reports whether a run is not over with an error: it is resumed, or goes on elsewhere.
-func goesOn(ctx context.Context, err error) bool {
+// unended reports whether a run has not ended with an error: it is resumed, or continues elsewhere.
+func unended(ctx context.Context, err error) bool {
 	if err == nil {
 		return false
 	}
