@@ -666,7 +666,12 @@ func cancelRun(ctx context.Context, a *app, e *superstep.Engine, id string, agen
 		if err != nil {
 			return err
 		}
-		if state, err = look(); state != string(runlog.Running) || ctx.Err() != nil {
+		state, err = look()
+		if err == nil && agent == nil && state == string(runlog.Interrupted) { // its process has died, and nobody else cancels it
+			if err = stop(); errors.As(err, new(*runlog.EndedError)) {
+				err = nil
+			}
+		} else if state != string(runlog.Running) || ctx.Err() != nil {
 			break
 		}
 		select {
