@@ -555,7 +555,7 @@ func TestUnprivileged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-test.v", "-test.skip", "^(TestBypasses.*|TestCost|TestMillionFolders)$"}
+	args := []string{"-test.v", "-test.skip", "^(TestBypasses.*|TestCost|TestManyFolders)$"}
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}
