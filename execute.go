@@ -22,6 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/vertex"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -226,12 +227,12 @@ func (e *Engine) listen(ctx context.Context) {
 
 // files keeps the folder of a run up to date until the returned function is called, which updates the folder a last time.
 func (e *Engine) files(ctx context.Context, id string) (last func() error) {
-	dir, opt := e.opt.Folder(id)
+	dir, redactor := e.opt.Folder(id)
 	if dir == "" {
 		return func() error { return nil }
 	}
 	ctx = context.WithoutCancel(ctx)
-	folder := rundir.Open(e.store, id, dir, opt)
+	folder := rundir.Open(e.store, id, dir, &rundir.Options{Redactor: redactor})
 	end, ended := make(chan struct{}), make(chan struct{})
 	write := func() (took time.Duration) {
 		start := time.Now()
@@ -416,7 +417,7 @@ func (e *Engine) within(ctx context.Context, j *journal.Journal, w *workflow.Wor
 func runWorkflow(ctx context.Context, w *workflow.Workflow, exec *workflow.Exec) (res *workflow.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
+			err = &graph.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
 	return w.Run(ctx, exec)
@@ -658,7 +659,8 @@ func FailureCode(err error) string {
 		return coded.FailureCode()
 	case errors.Is(err, journal.ErrDenied):
 		return CodeDenied
-	case errors.As(err, new(*pregel.StepLimitError)), errors.As(err, new(*pregel.TimeoutError)):
+	case errors.As(err, new(*graph.StepLimitError)), errors.As(err, new(*graph.TimeoutError)),
+		errors.As(err, new(*vertex.StepLimitError)), errors.As(err, new(*vertex.TimeoutError)):
 		return CodeLimit
 	case errors.As(err, new(*graph.ChangedError)):
 		return CodeChanged
@@ -668,7 +670,7 @@ func FailureCode(err error) string {
 
 func failure(err error) runlog.RunFailed {
 	d := runlog.RunFailed{Error: err.Error(), Code: FailureCode(err)}
-	if tasks, ok := errors.AsType[*pregel.TasksError](err); ok {
+	if tasks, ok := errors.AsType[*graph.TasksError](err); ok {
 		for i := range tasks.Tasks {
 			d.Tasks = append(d.Tasks, tasks.Tasks[i].Path)
 		}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -42,7 +42,7 @@ func TestFolderWhileItRuns(t *testing.T) {
 		}
 		return "2", nil
 	}}
-	e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: workflow.Set{r.workflow(t)}, Folder: func(string) (string, *rundir.Options) {
+	e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: workflow.Set{r.workflow(t)}, Folder: func(string) (string, *redact.Redactor) {
 		return filepath.Join(root, "r"), nil
 	}})
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/hook"
 	"github.com/superstep-dev/superstep/internal/live"
-	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/suggest"
 	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/traceid"
@@ -29,6 +28,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/waitlist"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/runlog/redact"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -52,9 +52,10 @@ type Options struct {
 	Hooks       []hook.Hook       // around the model calls, tool calls and nodes of runs, the outermost first
 	// Sandbox returns the name of the sandbox for the commands of runs; the logs record it. If nil, the sandbox is recorded as unknown.
 	Sandbox func() string
-	// Folder returns the folder in which the engine keeps the files of an executing run up to date, and options for writing them; see rundir.Folder. If
+	// Folder returns the folder in which the engine keeps the files of an executing run up to date, and what redacts them; a nil Redactor is one that
+	// knows the shapes of credentials. If
 	// Folder is nil or returns "", no files are written.
-	Folder func(id string) (dir string, opt *rundir.Options)
+	Folder func(id string) (dir string, redactor *redact.Redactor)
 	// Sockets returns the paths of the Unix socket of a run, over which other processes of this user follow it. Follow looks there for runs of other
 	// processes. The first path at which a socket can be created is used; paths of more than 100 bytes are skipped. If nil, there is no socket, and other
 	// processes follow the store.
@@ -174,7 +175,7 @@ func New(store runlog.Store, opt *Options) (*Engine, error) {
 		e.opt.Sandbox = func() string { return "" }
 	}
 	if e.opt.Folder == nil {
-		e.opt.Folder = func(string) (string, *rundir.Options) { return "", nil }
+		e.opt.Folder = func(string) (string, *redact.Redactor) { return "", nil }
 	}
 	if e.opt.Sockets == nil {
 		e.opt.Sockets = func(string) []string { return nil }

@@ -87,7 +87,7 @@ func printModels(a *app, list *host.ModelList) error {
 		}
 		for j := range p.Models {
 			if p.Local || p.Models[j].Name == p.Standard {
-				a.out.line("  " + describe(&p.Models[j]))
+				a.out.line("  " + describe((*host.ModelInfo)(&p.Models[j])))
 			}
 		}
 		if n := len(p.Models); !p.Local && n > 1 {
@@ -118,7 +118,7 @@ func printProvider(a *app, list *host.ModelList, name string) error {
 			return a.out.value(p)
 		}
 		for j := range p.Models {
-			a.out.line(describe(&p.Models[j]))
+			a.out.line(describe((*host.ModelInfo)(&p.Models[j])))
 		}
 		if len(p.Models) == 0 {
 			a.err.line("no model of " + p.Name + " is known; name one as " + p.Name + "/NAME")

@@ -2,24 +2,94 @@ package graph
 
 import (
 	"errors"
+	"time"
 
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 )
 
-type (
-	// TasksError reports that tasks of a superstep failed for good.
-	TasksError = pregel.TasksError
-	// StepLimitError reports that a run reached its limit of supersteps.
-	StepLimitError = pregel.StepLimitError
-	// TimeoutError reports that a run or a task exceeded its time limit.
-	TimeoutError = pregel.TimeoutError
-	// PanicError reports that a node panicked.
-	PanicError = pregel.PanicError
-)
+// A TasksError reports that tasks of a superstep failed for good.
+type TasksError struct {
+	Step  int
+	Tasks []TaskError // in path order
+}
+
+func (e *TasksError) Error() string { return errors.Join(e.Unwrap()...).Error() }
+
+// Unwrap returns the failures one by one, each a *TaskError.
+func (e *TasksError) Unwrap() []error {
+	out := make([]error, len(e.Tasks))
+	for i := range e.Tasks {
+		out[i] = &e.Tasks[i]
+	}
+	return out
+}
+
+// A TaskError reports why one task failed.
+type TaskError struct {
+	Path string
+	Err  error
+}
+
+func (e *TaskError) Error() string { return (*pregel.TaskError)(e).Error() }
+
+// Unwrap returns the cause.
+func (e *TaskError) Unwrap() error { return e.Err }
+
+// A StepLimitError reports that a run reached its limit of supersteps.
+type StepLimitError struct {
+	Limit    int
+	Frontier []string // the paths of the tasks that would have run next, at most ten
+}
+
+func (e *StepLimitError) Error() string { return (*pregel.StepLimitError)(e).Error() }
+
+// A TimeoutError reports that a run or an attempt of a node exceeded its time limit.
+type TimeoutError struct {
+	What  string // "the run", or "node " and its name
+	After time.Duration
+	Err   error // what it ended with after that, nil if it did not fail
+}
+
+func (e *TimeoutError) Error() string { return (*pregel.TimeoutError)(e).Error() }
+
+// Unwrap returns what it ended with.
+func (e *TimeoutError) Unwrap() error { return e.Err }
+
+// Timeout reports true, as net.Error has it.
+func (e *TimeoutError) Timeout() bool { return true }
+
+// A PanicError reports that a node or a reducer panicked.
+type PanicError struct {
+	Value  any
+	Stack  []byte
+	During string // what was done with which task's update, "" for a node itself
+}
+
+func (e *PanicError) Error() string { return (*pregel.PanicError)(e).Error() }
+
+// Unwrap returns the panic value if it is an error.
+func (e *PanicError) Unwrap() error { return (*pregel.PanicError)(e).Unwrap() }
 
 // ErrStopped is the error of a run that was asked to stop, see RunOptions.Stop: the run is interrupted.
-var ErrStopped = pregel.ErrStopped
+var ErrStopped error = pregel.ErrStopped
+
+// public returns an error of the machine as the type that this package documents.
+func public(err error) error {
+	switch e := err.(type) { //nolint:errorlint // what a node wraps is of another run
+	case *pregel.TasksError:
+		out := &TasksError{Step: e.Step}
+		for _, t := range e.Tasks {
+			out.Tasks = append(out.Tasks, TaskError{t.Path, public(t.Err)})
+		}
+		return out
+	case *pregel.StepLimitError:
+		return (*StepLimitError)(e)
+	case *pregel.PanicError:
+		return (*PanicError)(e)
+	}
+	return err
+}
 
 // Halt wraps err so that a node that returns it fails the whole run: there is no further attempt,
 // and no OnError, Catch or Settled join handles it, neither the node's own nor one of the nodes
@@ -37,7 +107,7 @@ func Halts(err error) bool { return errors.As(err, new(*haltError)) }
 
 // timeout returns the error of an attempt that took too long, whatever the attempt returned.
 func (n *node) timeout(err error) error {
-	return &pregel.TimeoutError{What: "node " + n.Name, After: n.Timeout, Err: err}
+	return &TimeoutError{What: "node " + n.Name, After: n.Timeout, Err: err}
 }
 
 // late returns the result of an attempt. An attempt that ran past its deadline has failed, whatever
@@ -53,7 +123,7 @@ func (n *node) late(err error, late bool) error {
 // returns an error with a method OfAttempt.
 func (n *node) isLate(err error) bool {
 	switch err := err.(type) { //nolint:errorlint // one that it wraps is of another node
-	case *pregel.TimeoutError:
+	case *TimeoutError:
 		return err.What == "node "+n.Name
 	case interface{ OfAttempt() bool }:
 		return err.OfAttempt()

@@ -171,7 +171,7 @@ func (f *core) Seed(updates map[string]json.RawMessage) (*Forked, error) {
 }
 
 // fork creates the records of a fork.
-func (f *core) fork(out *Forked, past *fold, p *ForkPoint, pending []runlog.Record, carried *carry.Data) error {
+func (f *core) fork(out *Forked, past *fold, p *ForkPoint, pending []runlog.Record, carried any) error {
 	snap := past.m.Snapshot()
 	if out.redo == nil && len(p.Edits) > 0 {
 		snap.Early, pending, carried = nil, nil, nil // they did not see them

@@ -27,7 +27,6 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/graph/reduce"
-	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
 // Start and End are where every graph begins and ends. They are no nodes: an edge
@@ -83,7 +82,14 @@ func (j Join) String() string {
 
 // A Retry describes how often and how soon a failed node is tried again. If nil, there is one
 // attempt.
-type Retry = pregel.Retry
+type Retry struct {
+	Attempts int              // in all, the first included; defaults to 3
+	Backoff  time.Duration    // before the second attempt; defaults to 500 ms, negative for none
+	Factor   float64          // from one pause to the next; defaults to 2
+	Max      time.Duration    // of a pause; defaults to 30 s
+	Jitter   float64          // a pause is shortened by up to this part of it, 0 to 1; defaults to 0.1, negative for none
+	If       func(error) bool // whether a failure is worth another attempt; defaults to always
+}
 
 // A Node is a node with all its settings.
 type Node[S, U any] struct {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -252,21 +253,21 @@ func TestLangGraphRetryDefaults(t *testing.T) {
 	var r graph.Retry
 	for attempt, want := range map[int][2]time.Duration{1: {450 * time.Millisecond, 500 * time.Millisecond}, 2: {900 * time.Millisecond, time.Second}} {
 		for _, chance := range []float64{0, 0.5, 0.999} {
-			pause, again := r.After(attempt, errBroken, chance)
+			pause, again := (*pregel.Retry)(&r).After(attempt, errBroken, chance)
 			if !again || pause < want[0] || pause > want[1] {
 				t.Errorf("after attempt %d: %v, %v", attempt, pause, again)
 			}
 		}
 	}
-	if _, again := r.After(3, errBroken, 0); again {
+	if _, again := (*pregel.Retry)(&r).After(3, errBroken, 0); again {
 		t.Error("there is a fourth attempt")
 	}
 	r.Attempts = 100
-	if pause, _ := r.After(50, errBroken, 0); pause > 30*time.Second || pause < 27*time.Second {
+	if pause, _ := (*pregel.Retry)(&r).After(50, errBroken, 0); pause > 30*time.Second || pause < 27*time.Second {
 		t.Errorf("the longest pause is %v", pause)
 	}
 	var none *graph.Retry
-	if _, again := none.After(1, errBroken, 0); again {
+	if _, again := (*pregel.Retry)(none).After(1, errBroken, 0); again {
 		t.Error("a node without a Retry is tried again")
 	}
 }

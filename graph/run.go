@@ -121,7 +121,7 @@ func (f *Flow[S, U]) execute(ctx context.Context, state S, opt *RunOptions) (out
 func (f *core) run(ctx context.Context, state any, opt *RunOptions) (final outcome[any], err error) {
 	final.State = state
 	defer func() {
-		if p, is := err.(*pregel.PanicError); is { //nolint:errorlint // one within another has its name
+		if p, is := err.(*PanicError); is { //nolint:errorlint // one within another has its name
 			err = fmt.Errorf("graph %q: %w", f.name, p)
 		}
 	}()
@@ -150,7 +150,7 @@ func (f *core) run(ctx context.Context, state any, opt *RunOptions) (final outco
 	var end func()
 	o.cut, end = closingIn(outer, o.Stop)
 	defer end()
-	ro := &pregel.RunOptions[any, any, message]{Parallelism: o.Parallelism, MaxSteps: o.MaxSteps, Timeout: o.Timeout, Barrier: o.Barrier, Stop: o.Stop, Cut: outer.over(), Doomed: o.cut.close}
+	ro := &pregel.RunOptions[any, any, message]{Parallelism: o.Parallelism, MaxSteps: o.MaxSteps, Barrier: o.Barrier, Stop: o.Stop, Cut: outer.over(), Doomed: o.cut.close}
 	o.halt = outer.orElse(o.Stop)
 	var m *machine
 	switch {
@@ -177,7 +177,12 @@ func (f *core) run(ctx context.Context, state any, opt *RunOptions) (final outco
 	if x.journal != nil {
 		x.state = f.types.copied(x.state) // as of the last superstep that is in the log
 	}
-	err = pregel.Run(ctx, m, x.inTurn(), ro)
+	if o.Timeout > 0 {
+		var over context.CancelFunc
+		ctx, over = context.WithTimeoutCause(ctx, o.Timeout, &TimeoutError{What: "the run", After: o.Timeout})
+		defer over()
+	}
+	err = public(pregel.Run(ctx, m, x.inTurn(), ro))
 	if x.journal == nil {
 		x.state, x.steps = m.State(), m.Step()
 	}
@@ -269,7 +274,7 @@ func (x *execution) exec(ctx context.Context, t *pregel.Task[message], s any) (r
 	task := x.task(n, t)
 	defer func() {
 		if r.Outcome == pregel.Failed && (x.opt.FailFast || n.OnError == Abort) {
-			x.abort(&pregel.TasksError{Step: t.Step, Tasks: []pregel.TaskError{{Path: x.path(t), Err: r.Err}}})
+			x.abort(&TasksError{Step: t.Step, Tasks: []TaskError{{Path: x.path(t), Err: r.Err}}})
 		}
 	}()
 	for attempt := 1 + task.Scope().Attempts(); ; attempt++ {
@@ -546,11 +551,11 @@ func encoded(u any, schema *jsonschema.Resolved) (json.RawMessage, error) {
 // caught turns a panic into an error. It must be deferred.
 func caught(err *error) {
 	if v := recover(); v != nil { //nolint:revive // it is what is deferred
-		p, is := v.(*pregel.PanicError)
-		if !is {
-			p = &pregel.PanicError{Value: v, Stack: debug.Stack()}
+		if p, is := v.(*pregel.PanicError); is {
+			*err = public(p)
+			return
 		}
-		*err = p
+		*err = &PanicError{Value: v, Stack: debug.Stack()}
 	}
 }
 
@@ -754,7 +759,7 @@ func (r *compiledRoute) stray(to string) error {
 
 // pause returns how long to wait before the next attempt, if there is one.
 func (n *node) pause(attempt int, err error) (time.Duration, bool) {
-	return n.Retry.After(attempt, err, rand.Float64())
+	return (*pregel.Retry)(n.Retry).After(attempt, err, rand.Float64())
 }
 
 // sleep waits, and reports whether the run should continue afterwards.

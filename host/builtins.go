@@ -151,9 +151,7 @@ func (s *Session) openDocs(ctx context.Context, large bool) (*builtin.Docs, erro
 	o := &builtin.DocsOptions{
 		CacheDir: s.p.h.CacheDir(), Progress: docindex.Progress(s.p.dir, 3*time.Second, func(text string, _, _ int) { s.p.h.cfg.Notice(text) }),
 		Excluded: func(file string) bool { return reads(file).Decision != tool.Allow },
-	}
-	if large {
-		o.Limits = docindex.LargeLimits()
+		Large:    large,
 	}
 	index, err := builtin.OpenDocs(ctx, s.p.dir, o)
 	if err != nil {

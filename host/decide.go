@@ -10,20 +10,20 @@ import (
 )
 
 // Trusted is the state of a Decision that was made.
-const Trusted catalog.State = "trusted"
+const Trusted = "trusted"
 
 // A Decision is an item of the project, and whether the user trusts it.
 type Decision struct {
-	Kind   trust.Kind    `json:"kind"`
-	Name   string        `json:"name"`
-	Path   string        `json:"path"`
-	State  catalog.State `json:"state"` // Trusted, catalog.Changed or catalog.Untrusted
-	Digest string        `json:"digest"`
-	Was    string        `json:"was,omitempty"` // the digest that was trusted
-	Detail string        `json:"detail,omitempty"`
-	Diff   string        `json:"diff,omitempty"` // what changed since
-	Text   string        `json:"text,omitempty"` // of a recipe that was never trusted; "" if it is too long to be compared later
-	File   string        `json:"-"`              // the absolute path of a recipe; only of what Untrusted returns, and only if it can be run by that
+	Kind   string `json:"kind"` // workflow, agent, skill, "mcp", "mcp tools", …
+	Name   string `json:"name"`
+	Path   string `json:"path"`
+	State  string `json:"state"` // Trusted, "changed" or "not trusted"
+	Digest string `json:"digest"`
+	Was    string `json:"was,omitempty"` // the digest that was trusted
+	Detail string `json:"detail,omitempty"`
+	Diff   string `json:"diff,omitempty"` // what changed since
+	Text   string `json:"text,omitempty"` // of a recipe that was never trusted; "" if it is too long to be compared later
+	File   string `json:"-"`              // the absolute path of a recipe; only of what Untrusted returns, and only if it can be run by that
 
 	Added, Removed int `json:"-"` // lines of the Diff
 	item           trust.Item
@@ -32,7 +32,7 @@ type Decision struct {
 // Called returns the name of the item for users: the tools of a server have the name of their
 // server.
 func (d *Decision) Called() string {
-	if d.Kind == trust.MCPTools {
+	if d.item.Kind == trust.MCPTools {
 		return strings.TrimSuffix(d.Name, " tools")
 	}
 	return d.Name
@@ -48,7 +48,7 @@ func (h *Host) Decisions(names ...string) ([]Decision, error) {
 	var all, out []Decision
 	for _, s := range p.Items() {
 		d := Decision{
-			Kind: s.Item.Kind, Name: s.Item.Name, Path: s.Item.Path, State: catalog.Untrusted, Digest: s.Item.Digest, Was: s.Old,
+			Kind: string(s.Item.Kind), Name: s.Item.Name, Path: s.Item.Path, State: string(catalog.Untrusted), Digest: s.Item.Digest, Was: s.Old,
 			Detail: s.Item.Detail, Diff: s.Diff(), item: s.Item,
 		}
 		d.Added, d.Removed = s.Lines()
@@ -56,9 +56,9 @@ func (h *Host) Decisions(names ...string) ([]Decision, error) {
 		case trust.Trusted:
 			d.State = Trusted
 		case trust.Changed:
-			d.State = catalog.Changed
+			d.State = string(catalog.Changed)
 		case trust.New:
-			if files := trust.Files(s.Item.Content); d.Kind == trust.Workflow && len(files) == 1 && !files[0].Bare {
+			if files := trust.Files(s.Item.Content); s.Item.Kind == trust.Workflow && len(files) == 1 && !files[0].Bare {
 				d.Text = files[0].Text
 			}
 		}
@@ -67,7 +67,7 @@ func (h *Host) Decisions(names ...string) ([]Decision, error) {
 	for _, name := range names {
 		n := len(out)
 		for _, d := range all {
-			if slices.Contains([]string{d.Called(), string(d.Kind) + "/" + d.Called(), d.Name, d.Path}, name) {
+			if slices.Contains([]string{d.Called(), d.Kind + "/" + d.Called(), d.Name, d.Path}, name) {
 				out = append(out, d)
 			}
 		}
@@ -114,13 +114,13 @@ func (h *Host) Revoke(names ...string) ([]Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	list = slices.DeleteFunc(list, func(d Decision) bool { return d.Kind == trust.MCPTools })
+	list = slices.DeleteFunc(list, func(d Decision) bool { return d.item.Kind == trust.MCPTools })
 	if len(names) > 0 && len(list) == 0 {
 		return nil, mistake(fmt.Sprintf("%s is not trusted, and there is nothing to take back", names[0]))
 	}
 	var items []string
 	for i := range list {
-		if list[i].State = catalog.Untrusted; len(names) > 0 {
+		if list[i].State = string(catalog.Untrusted); len(names) > 0 {
 			items = append(items, list[i].Name)
 		}
 	}

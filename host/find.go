@@ -133,7 +133,7 @@ func (h *Host) Untrusted(err error) *Decision {
 	if !ok || wary.Kind != "workflow" {
 		return nil
 	}
-	d := &Decision{Kind: trust.Workflow, Name: wary.Name, Path: wary.Path, State: wary.State}
+	d := &Decision{Kind: string(trust.Workflow), Name: wary.Name, Path: wary.Path, State: string(wary.State)}
 	list, _ := h.Decisions(string(trust.Workflow) + "/" + wary.Name)
 	for i := range list {
 		if list[i].State != Trusted {

@@ -17,7 +17,7 @@ import (
 )
 
 // Offline is the name of the model that is a part of the program and only quotes documents.
-const Offline = offline.Name
+const Offline string = offline.Name
 
 // shortWait is how long the model of an agent waits by itself for its provider. A longer wait is the
 // agent's, which records it, so that it is not begun anew after a crash.
@@ -227,7 +227,14 @@ type ModelList struct {
 }
 
 // ModelInfo describes a model.
-type ModelInfo = providers.Known
+type ModelInfo struct {
+	Name     string       `json:"name"`             // "provider/model"
+	Price    *model.Price `json:"price,omitempty"`  // nil is not known
+	Window   int          `json:"window,omitempty"` // 0 is not known
+	Output   int          `json:"output,omitempty"` // 0 is not known
+	Released string       `json:"released,omitempty"`
+	Note     string       `json:"note,omitempty"` // of the table of prices
+}
 
 // ModelPrices names which prices hold.
 type ModelPrices struct {
@@ -249,7 +256,7 @@ func (h *Host) OpenModel(name string) (model.Model, *ModelInfo, error) {
 	if lacks := (*providers.Error)(nil); errors.As(err, &lacks) && lacks.Model != "" {
 		_, word := effort.Split(name)
 		info := p.Known(effort.With(lacks.Model, word))
-		return nil, &info, err
+		return nil, (*ModelInfo)(&info), err
 	}
 	if err != nil {
 		return nil, nil, err
@@ -261,7 +268,7 @@ func (h *Host) OpenModel(name string) (model.Model, *ModelInfo, error) {
 			known.Price = &price
 		}
 	}
-	return opened, &known, nil
+	return opened, (*ModelInfo)(&known), nil
 }
 
 // ListModels returns all providers and which model would be used. It contacts only servers on this machine.

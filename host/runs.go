@@ -197,7 +197,7 @@ func (h *Host) Transcript(ctx context.Context, info *runlog.Info) (*transcript.R
 // UpdateFolder updates the folder of a run that no process executes, for example after a crash. It returns the folder, or "" if the run has no
 // folder.
 func (h *Host) UpdateFolder(ctx context.Context, info *runlog.Info) (dir string, err error) {
-	dir, opt := h.Folder(info.ID)
+	dir, redactor := h.Folder(info.ID)
 	if _, sealed := seal.Sealed(*info); dir == "" || sealed {
 		return "", nil
 	}
@@ -206,7 +206,7 @@ func (h *Host) UpdateFolder(ctx context.Context, info *runlog.Info) (dir string,
 		if err != nil {
 			return dir, err
 		}
-		return dir, rundir.Write(ctx, store, info.ID, dir, opt)
+		return dir, rundir.Write(ctx, store, info.ID, dir, &rundir.Options{Redactor: redactor})
 	}
 	return dir, nil
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/clean"
-	"github.com/superstep-dev/superstep/internal/rundir"
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/redact"
@@ -212,10 +211,10 @@ func (h *Host) Redactor() *redact.Redactor {
 }
 
 // Folder returns the folder in which the files of a run are kept up to date while it executes. If the files are not kept, it
-// returns "". An encrypted run has no such folder, because the files in it would not be encrypted.
-func (h *Host) Folder(id string) (dir string, opt *rundir.Options) {
+// returns "". An encrypted run has no such folder, because the files in it would not be encrypted. The second result redacts them.
+func (h *Host) Folder(id string) (dir string, redactor *redact.Redactor) {
 	if id == "" || !h.Kept() || h.Sealed() {
 		return "", nil
 	}
-	return h.RunDir(id), &rundir.Options{Redactor: h.Redactor()}
+	return h.RunDir(id), h.Redactor()
 }

@@ -253,8 +253,8 @@ func (s *Space) room(i *Item) error {
 			n, size = n+1, size+len(other.Value)
 		}
 	}
-	if n > MaxItems || size > MaxSize {
-		return fmt.Errorf("it has %d values of %d MiB, and may have %d of %d MiB: delete some, give them an end, or use several namespaces", n-1, size>>20, MaxItems, MaxSize>>20)
+	if n > maxItems || size > maxSize {
+		return fmt.Errorf("it has %d values of %d MiB, and may have %d of %d MiB: delete some, give them an end, or use several namespaces", n-1, size>>20, maxItems, maxSize>>20)
 	}
 	return nil
 }

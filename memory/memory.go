@@ -60,8 +60,8 @@ func New(store runlog.Store, opt *Options) *Memory {
 const (
 	MaxKey   = 200      // bytes of a key or a name
 	MaxValue = 64 << 10 // bytes of a value, as JSON
-	MaxItems = 10_000   // that have not expired
-	MaxSize  = 64 << 20 // bytes of their values
+	maxItems = 10_000   // that have not expired
+	maxSize  = 64 << 20 // bytes of their values
 )
 
 // An Item is a value that is remembered.

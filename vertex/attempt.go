@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime/debug"
 	"time"
+
+	"github.com/superstep-dev/superstep/internal/pregel"
 )
 
 // undone is the state of a vertex before the superstep computed it.
@@ -43,7 +45,7 @@ func (c *Context[V, E, M]) attempts(v int32, value *V, in []M) Vote {
 		if run.Err() != nil {
 			break
 		}
-		pause, again := p.Retry.After(c.attempt, err, chance(v, c.run.step, c.attempt))
+		pause, again := (*pregel.Retry)(p.Retry).After(c.attempt, err, chance(v, c.run.step, c.attempt))
 		if !again {
 			c.err = err
 			return Halt

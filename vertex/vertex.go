@@ -16,27 +16,60 @@ import (
 )
 
 // A Vote is the state that a vertex chooses after computing.
-type Vote = pregel.Vote
+type Vote uint8
 
 // The votes of a vertex.
 const (
-	Halt     = pregel.Halt     // sleep until a message comes
-	Stay     = pregel.Stay     // compute in the next superstep too
-	Complete = pregel.Complete // never compute again; messages to it are dropped
+	Halt     Vote = iota // sleep until a message comes
+	Stay                 // compute in the next superstep too
+	Complete             // never compute again; messages to it are dropped
 )
 
 // A Retry describes how often and how soon a failed vertex is tried again. If nil, there is one
 // attempt.
-type Retry = pregel.Retry
+type Retry struct {
+	Attempts int              // in all, the first included; defaults to 3
+	Backoff  time.Duration    // before the second attempt; defaults to 500 ms, negative for none
+	Factor   float64          // from one pause to the next; defaults to 2
+	Max      time.Duration    // of a pause; defaults to 30 s
+	Jitter   float64          // a pause is shortened by up to this part of it, 0 to 1; defaults to 0.1, negative for none
+	If       func(error) bool // whether a failure is worth another attempt; defaults to always
+}
 
-type (
-	// StepLimitError reports that a run reached its limit of supersteps.
-	StepLimitError = pregel.StepLimitError
-	// TimeoutError reports that a run or an attempt exceeded its time limit.
-	TimeoutError = pregel.TimeoutError
-	// PanicError reports that a function of the program panicked.
-	PanicError = pregel.PanicError
-)
+// A StepLimitError reports that a run reached its limit of supersteps.
+type StepLimitError struct {
+	Limit    int
+	Frontier []string // the labels of the vertices that would have computed next, at most ten
+}
+
+func (e *StepLimitError) Error() string { return (*pregel.StepLimitError)(e).Error() }
+
+// A TimeoutError reports that a run or an attempt exceeded its time limit.
+type TimeoutError struct {
+	What  string // "the run" or "an attempt"
+	After time.Duration
+}
+
+func (e *TimeoutError) Error() string {
+	return (&pregel.TimeoutError{What: e.What, After: e.After}).Error()
+}
+
+// Timeout reports true, as net.Error has it.
+func (e *TimeoutError) Timeout() bool { return true }
+
+// A PanicError reports that a function of the program panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap returns the panic value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
 
 // A Program defines the computation of every vertex of a large graph, after the vertex API of
 // Malewicz et al., "Pregel: a system for large-scale graph processing" (SIGMOD 2010). V is the

@@ -121,7 +121,7 @@ func safely(work func() error) (err error) {
 		defer close(done)
 		defer func() {
 			if v := recover(); v != nil {
-				err = &pregel.PanicError{Value: v, Stack: debug.Stack()}
+				err = &graph.PanicError{Value: v, Stack: debug.Stack()}
 			}
 		}()
 		err = work()

@@ -12,7 +12,6 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/internal/clean"
-	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
@@ -52,7 +51,7 @@ func (w *work) parallel(ctx context.Context) (g given, err error) {
 // fails wraps an error of a block inside a step. If the failed step is set to fail the run, so does
 // the error.
 func (w *work) fails(ctx context.Context, err error) error {
-	var tasks *pregel.TasksError
+	var tasks *graph.TasksError
 	if errors.As(err, &tasks) && ctx.Err() == nil && !journal.Waits(err) {
 		return graph.Halt(err)
 	}

@@ -9,10 +9,10 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/internal/recipe"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
+	"github.com/superstep-dev/superstep/vertex"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -187,10 +187,11 @@ func concludes(ctx context.Context, res *workflow.Result, err error) conclusion 
 		return end
 	case errors.Is(err, journal.ErrDenied):
 		end.Code = "denied"
-	case errors.As(err, new(*pregel.StepLimitError)), errors.As(err, new(*pregel.TimeoutError)):
+	case errors.As(err, new(*graph.StepLimitError)), errors.As(err, new(*graph.TimeoutError)),
+		errors.As(err, new(*vertex.StepLimitError)), errors.As(err, new(*vertex.TimeoutError)):
 		end.Code = "limit"
 	}
-	if tasks, ok := errors.AsType[*pregel.TasksError](err); ok {
+	if tasks, ok := errors.AsType[*graph.TasksError](err); ok {
 		end.Step = tasks.Step
 		for i := range tasks.Tasks {
 			end.Failed = append(end.Failed, failedStep{tasks.Tasks[i].Path, tasks.Tasks[i].Err.Error()})
@@ -224,9 +225,9 @@ func (e *concludedError) Unwrap() error {
 	if len(e.end.Failed) == 0 {
 		return nil
 	}
-	out := &pregel.TasksError{Step: e.end.Step}
+	out := &graph.TasksError{Step: e.end.Step}
 	for _, f := range e.end.Failed {
-		out.Tasks = append(out.Tasks, pregel.TaskError{Path: f.Path, Err: errors.New(f.Error)})
+		out.Tasks = append(out.Tasks, graph.TaskError{Path: f.Path, Err: errors.New(f.Error)})
 	}
 	return out
 }

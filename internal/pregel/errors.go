@@ -33,13 +33,7 @@ func (e *TaskError) Error() string {
 // Unwrap returns the cause.
 func (e *TaskError) Unwrap() error { return e.Err }
 
-func (e *TasksError) Error() string {
-	lines := make([]string, len(e.Tasks))
-	for i := range e.Tasks {
-		lines[i] = e.Tasks[i].Error()
-	}
-	return strings.Join(lines, "\n")
-}
+func (e *TasksError) Error() string { return errors.Join(e.Unwrap()...).Error() }
 
 // Unwrap returns the failures one by one.
 func (e *TasksError) Unwrap() []error {

@@ -90,11 +90,11 @@ func TestLargeDocs(t *testing.T) {
 	dir, _ := tree(t, map[string]string{"a.md": "zebra\n", "b.md": "zebra\n"})
 	cache := t.TempDir()
 	s, err := tool.NewSet(builtin.SearchDocs(dir, func(ctx context.Context, large bool) (*builtin.Docs, error) {
-		o := &builtin.DocsOptions{CacheDir: cache, Limits: &docindex.Limits{Files: 1, Bytes: 1000, Time: time.Minute}}
+		o := &docindex.Options{CacheDir: cache, Limits: &docindex.Limits{Files: 1, Bytes: 1000, Time: time.Minute}}
 		if large {
 			o.Limits = docindex.LargeLimits()
 		}
-		ix, err := builtin.OpenDocs(ctx, dir, o)
+		ix, err := docindex.Open(ctx, dir, o)
 		if ix != nil {
 			t.Cleanup(func() { ix.Close() })
 		}

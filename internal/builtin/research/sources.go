@@ -194,16 +194,12 @@ func (r *researcher) policy() (_ *permit.Policy, err error) {
 // openDocs opens the index of the documents that may be read.
 func (r *researcher) openDocs(ctx context.Context, dir string, may func(string) tool.Verdict, say func(string),
 	progress func(string, int, int)) (*builtin.Docs, error) {
-	o := &builtin.DocsOptions{
-		CacheDir: r.opt.CacheDir, Progress: docindex.Progress(dir, 100*time.Millisecond, progress), Embed: docindex.Embedder(r.opt.Embed, say),
-		Excluded: func(file string) bool { return may(file).Decision != tool.Allow },
-	}
 	// The rules may allow an index beyond the usual limits.
 	large := r.rules.Check(&tool.Tool{Name: "search_docs"}, &tool.Call{Args: json.RawMessage(`{"query":"","large":true}`)}).Decision == tool.Allow
-	if large {
-		o.Limits = docindex.LargeLimits()
-	}
-	docs, err := builtin.OpenDocs(ctx, dir, o)
+	docs, err := builtin.OpenDocs(ctx, dir, &builtin.DocsOptions{
+		CacheDir: r.opt.CacheDir, Progress: docindex.Progress(dir, 100*time.Millisecond, progress), Embed: docindex.Embedder(r.opt.Embed, say),
+		Excluded: func(file string) bool { return may(file).Decision != tool.Allow }, Large: large,
+	})
 	var limit *docindex.LimitError
 	if errors.As(err, &limit) && !large {
 		err = &DocsError{err.Error() + "; give a smaller folder with --docs, or allow it with --allow 'search_docs(large)'"}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -232,7 +231,7 @@ func (s *suite) resumes(p *place, text string) {
 			}
 			id := map[bool]string{false: "resume-1kb", true: "resume-grow"}[grow]
 			limited := func(*stopwatch) error {
-				var limit *pregel.StepLimitError
+				var limit *graph.StepLimitError
 				if err := s.write(store, id, f, note{}, 1000); !errors.As(err, &limit) {
 					return fmt.Errorf("the run should have met its limit: %w", err)
 				}

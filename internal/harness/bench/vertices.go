@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/vertex"
 )
 
@@ -49,7 +48,7 @@ func rmat(n, m int, seed int64) *vertex.EdgeList[none] {
 func pageRank(n int) *vertex.Program[float64, none, float64] {
 	base := 0.15 / float64(n)
 	return &vertex.Program[float64, none, float64]{
-		Compute: func(c *vertex.Context[float64, none, float64], _ int32, rank *float64, in []float64) pregel.Vote {
+		Compute: func(c *vertex.Context[float64, none, float64], _ int32, rank *float64, in []float64) vertex.Vote {
 			switch {
 			case c.Step() == 0:
 				*rank = 1 / float64(n)
@@ -59,10 +58,10 @@ func pageRank(n int) *vertex.Program[float64, none, float64] {
 				*rank = base
 			}
 			if c.Step() == rounds {
-				return pregel.Halt
+				return vertex.Halt
 			}
 			c.SendToNeighbors(*rank / float64(c.Degree()))
-			return pregel.Stay
+			return vertex.Stay
 		},
 		Combine: vertex.CombineSum[float64](),
 	}
@@ -70,17 +69,17 @@ func pageRank(n int) *vertex.Program[float64, none, float64] {
 
 func components() *vertex.Program[int32, none, int32] {
 	return &vertex.Program[int32, none, int32]{
-		Compute: func(c *vertex.Context[int32, none, int32], v int32, least *int32, in []int32) pregel.Vote {
+		Compute: func(c *vertex.Context[int32, none, int32], v int32, least *int32, in []int32) vertex.Vote {
 			switch {
 			case c.Step() == 0:
 				*least = v
 			case in[0] < *least:
 				*least = in[0]
 			default:
-				return pregel.Halt
+				return vertex.Halt
 			}
 			c.SendToNeighbors(*least)
-			return pregel.Halt
+			return vertex.Halt
 		},
 		Combine: vertex.CombineMin[int32](),
 	}
