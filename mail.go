@@ -161,7 +161,7 @@ const steerFor = 3 * time.Second
 
 // Steer sends a message to an agent of a run, whichever process executes it. The agent reads the message exactly once, before its next turn, even if the
 // executing process crashes, and does not end before it has read it. The path names the agent; "" is the first running one, the lead. If no process
-// executes the run, the agent reads the message when the run is resumed.
+// executes the run, the agent reads the message when the run is resumed. A conversation that waits for its next message has it, if no agent is named.
 //
 // Steer returns when the agent has read the message, or after some seconds, and then the agent reads it later. It returns an error if there is no such
 // agent or the agent ended before.
@@ -191,6 +191,19 @@ func (e *Engine) Steer(ctx context.Context, id, agent, text string) error {
 	}
 	if agent == "" && len(known) > 0 {
 		agent = known[0]
+	}
+	if agent == "" {
+		q, err := e.asked(ctx, id)
+		if err != nil {
+			return err
+		}
+		if q != nil {
+			value, err := json.Marshal(text)
+			if err != nil {
+				return err
+			}
+			return e.Answer(ctx, id, q.Path, &runlog.Answer{Key: q.Key, Value: value, By: "person"})
+		}
 	}
 	if !slices.Contains(known, agent) {
 		return fmt.Errorf("run %s: no agent %s", id, unknownOf(agent, known))

@@ -1,6 +1,7 @@
 package superstep_test
 
 import (
+	"encoding/json"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/agent/team"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/faults"
+	"github.com/superstep-dev/superstep/internal/hosttest"
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
@@ -602,4 +604,35 @@ func TestBudgetOfTime(t *testing.T) {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	replays(t, there, run.ID())
+}
+
+// A message to a conversation that waits for its next one is that one; whoever resumes the run has it.
+func TestSteerAnswersMessage(t *testing.T) {
+	t.Parallel()
+	e, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: workflow.Set{hosttest.Asks(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	for beside, fits := range map[string]bool{"message": true, "": false} {
+		r, err := e.Start(t.Context(), "asks", json.RawMessage(`{"beside":"`+beside+`"}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Steer(t.Context(), r.ID(), "", "blue"); (err == nil) != fits {
+			t.Fatalf("a message beside %q: %v", beside, err)
+		}
+		if !fits {
+			continue
+		}
+		if r, err = e.Resume(t.Context(), r.ID(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := r.Wait(t.Context()); err != nil || string(out.Output) != `["blue"]` {
+			t.Errorf("%s: %v", out.Output, err)
+		}
+	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
@@ -95,7 +94,7 @@ type unknownJSON struct {
 }
 
 func resolveEffect(ctx context.Context, a *app, ref, task string, given *runlog.Answer, r *running, ans tui.Answers) error {
-	_, info, err := findRun(ctx, a, ref)
+	e, info, err := findRun(ctx, a, ref)
 	if err != nil {
 		return err
 	}
@@ -135,20 +134,13 @@ func resolveEffect(ctx context.Context, a *app, ref, task string, given *runlog.
 	if err := vouchFor(ctx, a, info); err != nil {
 		return err
 	}
-	e, err := a.engine(ctx, info.Workflow, r.engine())
-	if err != nil {
-		return err
-	}
+	var g going
 	for i, u := range open {
-		one := all[i]
-		if err := e.Answer(ctx, info.ID, u.Task, &one); err != nil {
-			return err
+		if err = g.answer(ctx, e, info.ID, u.Task, &all[i]); err != nil {
+			break
 		}
 	}
-	if _, info, err = findRun(ctx, a, info.ID); err != nil {
-		return err
-	}
-	return answerRecorded(a, info.ID, resumeRun(ctx, a, info, r, ans, &superstep.ResumeOptions{}))
+	return g.on(ctx, a, &info, err, r, ans)
 }
 
 // answerRecorded returns the error of resuming a run after its last answer was recorded. It is no

@@ -545,7 +545,9 @@ PATH is the task that asks, or the node if one task of it does; gather/tests and
 If a task asks several questions, name one as PATH:KEY, or give an answer to each in the order in which
 ` + "`runs show`" + ` lists them. Whether an agent may do something is answered with once, run (this and its like in this
 run), always (and in later runs of the project), deny, or "deny: why", which the agent is told; y and n are once and
-deny, and at a gate approve and reject. An answer that does not fit is refused before anything runs.`,
+deny, and at a gate approve and reject. An answer that does not fit is refused before anything runs.
+
+The run is resumed then, unless a person paused it, its budget is used up, it failed, or other questions are open.`,
 		Example: examples(a.cfg.Name, "runs answer @last", "asks on the terminal", "runs answer @last once", "the only question", "runs answer @last work=once", "",
 			`runs answer @last "work=deny: use the API instead"`, "", "runs answer @last work:turn-0/call-1=deny", "one of several",
 			"runs answer @last work=deny work=once", "all of two, in order", `runs answer 7f3a "gather/tests=run them"`, "a task of a fan-out"),
@@ -575,24 +577,55 @@ deny, and at a gate approve and reject. An answer that does not fit is refused b
 		if err := ans.Check(&info, open, true); err != nil {
 			return err
 		}
-		if info.Status == runlog.Running && info.Owner != "" && len(ans) > 0 {
-			return answerElsewhere(cmd.Context(), a, e, info, open, ans)
+		if len(ans) == 0 { // they are asked while it runs
+			if info.Status == runlog.Paused && (read.By != "" || read.Short != nil) {
+				return usage(fmt.Sprintf("run %s is paused and stays so: give the answer, or resume it", info.ID), a.hint("runs", "resume", info.ID))
+			}
+			return resumeRun(cmd.Context(), a, info, &r, ans, &superstep.ResumeOptions{})
 		}
-		return resumeRun(cmd.Context(), a, info, &r, ans, &superstep.ResumeOptions{})
+		if err := vouchFor(cmd.Context(), a, info); err != nil {
+			return err
+		}
+		var g going
+		err = ans.Each(open, func(path string, answer *runlog.Answer) error {
+			return g.answer(cmd.Context(), e, info.ID, path, answer)
+		})
+		return g.on(cmd.Context(), a, &info, err, &r, ans)
 	}
 	return cmd
 }
 
-// answerElsewhere answers questions of a run that another process executes, which continues with the answers.
-func answerElsewhere(ctx context.Context, a *app, e *superstep.Engine, info runlog.Info, open []tui.Question, ans tui.Answers) error {
-	if err := vouchFor(ctx, a, info); err != nil {
-		return err
-	}
-	err := ans.Each(open, func(path string, answer *runlog.Answer) error { return e.Answer(ctx, info.ID, path, answer) })
+// A going says whether a run is to be resumed after answers, or why not.
+type going struct {
+	goes  bool
+	rests string
+}
+
+func (g *going) answer(ctx context.Context, e *superstep.Engine, id, path string, answer *runlog.Answer) (err error) {
+	g.rests, err = host.Answer(ctx, e, id, path, answer, func(context.Context) error { g.goes = true; return nil })
+	return err
+}
+
+// on resumes a run where that is due, or tells what becomes of it.
+func (g *going) on(ctx context.Context, a *app, was *runlog.Info, err error, r *running, ans tui.Answers) error {
 	if err != nil {
 		return err
 	}
-	return answerRecorded(a, info.ID, &runlog.BusyError{ID: info.ID, Owner: info.Owner})
+	id := was.ID
+	e, info, err := findRun(ctx, a, id)
+	info.Head = was.Head // the answers are shown, too
+	switch {
+	case err != nil:
+		return err
+	case g.goes:
+		return answerRecorded(a, id, resumeRun(ctx, a, info, r, ans, &superstep.ResumeOptions{}))
+	case g.rests == "":
+		return answerRecorded(a, id, &runlog.BusyError{ID: id, Owner: cmp.Or(info.Owner, "another process")})
+	}
+	if !a.programs() && !a.set.Quiet {
+		a.err.line(fmt.Sprintf("the answer is recorded; run %s stays as it is: %s", id, g.rests))
+	}
+	return watchRun(ctx, a, e, info, info.Head, false)
 }
 
 func runsPause(a *app) *cobra.Command {

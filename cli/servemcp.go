@@ -46,11 +46,12 @@ const serveInstructions = `Each workflow is a tool: a call starts a durable run 
 // serving offers the workflows of the host to MCP clients. It acts on the runs that clients started in this folder, and on no other.
 type serving struct {
 	*terminalBackend
-	asker  elicit.Asker
-	prefix string        // of the IDs of these runs
-	answer string        // the command that answers questions
-	resume string        // the command that resumes runs
-	every  time.Duration // between two signs of life
+	asker   elicit.Asker
+	prefix  string        // of the IDs of these runs
+	answer  string        // the command that answers questions
+	resume  string        // the command that resumes runs
+	every   time.Duration // between two signs of life
+	resumes func(ctx context.Context, s *tui.Start) (run string, err error)
 
 	starting sync.Mutex
 	offered  []string // workflows that are tools now
@@ -63,6 +64,7 @@ func newServing(a *app, flags *pflag.FlagSet) (*serving, error) {
 		return nil, errors.New("the folder to work in is gone")
 	}
 	s := &serving{terminalBackend: &terminalBackend{a: a, global: a.globalArgs()}, every: 10 * time.Second, answer: a.hint("runs", "answer"), resume: a.hint("runs", "resume")}
+	s.resumes = s.Start
 	s.prefix = fmt.Sprintf("mcp-%x-", sha256.Sum256([]byte(dir)))[:12] + "-"
 	s.global = append(s.global, a.runFlags(flags)...)
 	return s, nil
@@ -530,13 +532,10 @@ func (s *serving) ask(ctx context.Context, req *sdk.CallToolRequest, info *runlo
 
 // give answers a question, and resumes the run if nothing executes it.
 func (s *serving) give(ctx context.Context, e *superstep.Engine, id, path string, a *runlog.Answer) error {
-	if err := e.Answer(ctx, id, path, a); err != nil {
+	_, err := host.Answer(ctx, e, id, path, a, func(ctx context.Context) error {
+		_, err := s.resumes(ctx, &tui.Start{Run: id})
 		return err
-	}
-	info, err := s.info(ctx, e, id)
-	if err == nil && (info.Status == runlog.Paused || info.Status == runlog.Interrupted) {
-		_, err = s.Start(ctx, &tui.Start{Run: id})
-	}
+	})
 	return err
 }
 

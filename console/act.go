@@ -186,13 +186,20 @@ func (s *server) answer(ctx context.Context, id string, form url.Values) (string
 			}
 		}
 	}
-	switch err := s.engine.Answer(ctx, id, path, a); {
-	case errors.As(err, new(*journal.AnsweredError)), errors.As(err, new(*journal.UnaskedError)): // and this console has not seen it yet
-		return "", refuse(http.StatusConflict, "This question was answered already.")
-	case err != nil:
-		return "", err
+	err = s.reply(ctx, id, path, a)
+	if errors.As(err, new(*journal.AnsweredError)) || errors.As(err, new(*journal.UnaskedError)) { // and this console has not seen it yet
+		err = refuse(http.StatusConflict, "This question was answered already.")
 	}
-	return "", partly(s.continued(ctx, id))
+	return "", err
+}
+
+// reply answers a question and resumes the run where that is due.
+func (s *server) reply(ctx context.Context, id, path string, a *runlog.Answer) error {
+	_, err := host.Answer(ctx, s.engine, id, path, a, func(ctx context.Context) error {
+		_, err := s.start(ctx, &Start{Run: id})
+		return partly(err)
+	})
+	return err
 }
 
 // valueOf returns the answer of a form.
@@ -229,33 +236,6 @@ func valueOf(q *runlog.Question, form url.Values) (json.RawMessage, error) {
 		return nil, fmt.Errorf("choose or write an answer")
 	}
 	return question.Fit(q, value)
-}
-
-// continued resumes a run that nobody executes after it was answered, once nothing else is asked. A process that is about to leave the run may do so yet.
-func (s *server) continued(ctx context.Context, id string) error {
-	for range 20 {
-		info, err := s.engine.Find(ctx, id)
-		if err != nil || info.Status.Ended() || info.Status == runlog.Failed {
-			return err
-		}
-		sum := summary.Of(&info)
-		if info.Status != runlog.Running {
-			if sum != nil && (sum.Open > 0 || sum.Waits == summary.Message) {
-				return nil
-			}
-			_, err := s.start(ctx, &Start{Run: id})
-			return err
-		}
-		if sum != nil && sum.Waits == "" { // it works
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	return nil
 }
 
 // start executes a run: in a process of its own if the program offers that, else here.
@@ -302,7 +282,20 @@ func (s *server) steer(ctx context.Context, id string, form url.Values) (string,
 	if err != nil {
 		return "", err
 	}
-	if form.Get("agent") != "" || info.Status == runlog.Running {
+	if form.Get("agent") == "" {
+		q, err := s.awaits(ctx, id)
+		if err != nil {
+			return "", err
+		}
+		if q != nil {
+			value, err := json.Marshal(text)
+			if err != nil {
+				return "", err
+			}
+			return "/runs/" + id + "?tab=" + chatTab, s.reply(ctx, id, q.Path, &runlog.Answer{Key: q.Key, Value: value, By: "person"})
+		}
+	}
+	if form.Get("agent") != "" || info.Status == runlog.Running || info.Workflow != "agent" {
 		return "", partly(s.engine.Steer(ctx, id, form.Get("agent"), text))
 	}
 	next, err := s.start(ctx, &Start{Run: id, Message: text})
@@ -347,7 +340,14 @@ func (s *server) budget(ctx context.Context, id string, form url.Values) (string
 	if err := s.engine.Budget(ctx, id, b); err != nil {
 		return "", err
 	}
-	return "", s.continued(ctx, id)
+	infos, err := s.engine.Runs(ctx, &runlog.Filter{ID: id})
+	if err != nil || len(infos) == 0 || infos[0].Status != runlog.Paused {
+		return "", err
+	}
+	if sum := summary.Of(&infos[0]); sum == nil || sum.Waits != summary.Budget || sum.Open > 0 {
+		return "", nil
+	}
+	return s.resume(ctx, id, nil)
 }
 
 // forkOf makes the fork that a form describes, or previews it.

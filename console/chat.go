@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -15,9 +16,28 @@ import (
 const chatTab = "chat"
 
 // chats reports whether a run is a conversation.
-func chats(r *transcript.Run) bool {
-	var inputs struct{ Chat bool }
-	return r.Workflow == "agent" && json.Unmarshal(r.Inputs, &inputs) == nil && inputs.Chat
+func chats(r *transcript.Run) bool { return talks(r.Workflow, r.Inputs) }
+
+// talks reports whether a run with these inputs is a conversation.
+func talks(workflow string, inputs json.RawMessage) bool {
+	var in struct{ Chat bool }
+	return workflow == "agent" && json.Unmarshal(inputs, &in) == nil && in.Chat
+}
+
+// awaits returns the open question of a run for the next message of its conversation, nil if there is none.
+func (s *server) awaits(ctx context.Context, id string) (*transcript.Question, error) {
+	h, err := s.hub(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, q := range h.run.Open() {
+		if q.Kind == runlog.QuestionMessage {
+			return q, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // no question is no error
 }
 
 // conversation draws the messages of a conversation and their answers.

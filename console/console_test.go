@@ -2,9 +2,11 @@ package console
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"html"
 	"io"
 	"maps"
@@ -26,6 +28,7 @@ import (
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/hosttest"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/stores"
 	"github.com/superstep-dev/superstep/workflow"
@@ -84,7 +87,7 @@ func serveIn(t *testing.T, dir string, opt *Options) (*server, *httptest.Server)
 	home := t.TempDir() // a folder with the user's own things is no project
 	h, err := host.Open(t.Context(), &host.Config{Name: "superstep", Dir: dir, Env: func(k string) string {
 		return map[string]string{"HOME": home, "PATH": os.Getenv("PATH")}[k]
-	}, Environ: []string{}, Stores: stores.All(), Workflows: []*workflow.Workflow{w}, NoModels: true, Settled: true, Settings: host.Settings{DataDir: filepath.Join(dir, "data"), TrustProject: true}})
+	}, Environ: []string{}, Stores: stores.All(), Workflows: []*workflow.Workflow{w, hosttest.Asks(t)}, NoModels: true, Settled: true, Settings: host.Settings{DataDir: filepath.Join(dir, "data"), TrustProject: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,6 +385,65 @@ func TestAnswer(t *testing.T) {
 	}
 	if !strings.Contains(page, "✓ completed") {
 		t.Error(page)
+	}
+}
+
+// An answer in the browser resumes a run by the rule that all faces have.
+func TestAnswerRule(t *testing.T) {
+	t.Parallel()
+	s, ts := serve(t, &Options{})
+	store, err := s.host.Store(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosttest.Answers(t, store, "", func(run string, q *runlog.Question, value string) error {
+		body, _ := json.Marshal(map[string]string{"path": q.Path, "key": q.Key, "answer": value})
+		to, kind := "/answer", "application/json"
+		if q.Kind == runlog.QuestionMessage { // which is sent as a message
+			to, body = "/steer", []byte(`{"text":"blue"}`)
+		}
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, ts.URL+"/api/v1/runs/"+run+to, bytes.NewReader(body))
+		req.Header.Set("Content-Type", kind)
+		req.Header.Set("Authorization", "Bearer operator-token")
+		resp, err := ts.Client().Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close() //nolint:errcheck // it was read
+		if b, _ := io.ReadAll(resp.Body); resp.StatusCode >= 400 {
+			if resp.StatusCode >= 500 {
+				t.Errorf("%d: %s", resp.StatusCode, b)
+			}
+			return fmt.Errorf("%d: %s", resp.StatusCode, b)
+		}
+		return nil
+	})
+}
+
+// A message that nobody would read is refused as a conflict, and starts nothing.
+func TestMessageToNobody(t *testing.T) {
+	t.Parallel()
+	s, ts := serve(t, &Options{})
+	id, page := start(t, ts, "rain")
+	for _, ended := range []bool{false, true} {
+		if ended {
+			form := questionOf(page)
+			form.Set("value", "yes")
+			send(t, ts, "POST", "/runs/"+id+"/answer", "operator-token", form)
+			r, err := s.engine.Resume(t.Context(), id, nil) // which waits for its end
+			if err == nil {
+				_, err = r.Wait(t.Context())
+			}
+			if err != nil && !errors.As(err, new(*runlog.BusyError)) {
+				t.Fatal(err)
+			}
+		}
+		if got, text := send(t, ts, "POST", "/runs/"+id+"/steer", "operator-token", url.Values{"text": {"hello"}}); got.StatusCode != http.StatusConflict {
+			t.Errorf("ended %t: %d %s", ended, got.StatusCode, text)
+		}
+	}
+	if infos, err := s.engine.Runs(t.Context(), nil); err != nil || len(infos) != 1 {
+		t.Errorf("%d runs: %v", len(infos), err)
 	}
 }
 

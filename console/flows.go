@@ -405,6 +405,9 @@ func (s *server) startRun(ctx context.Context, r *http.Request) (string, error) 
 	if err != nil {
 		return "", err
 	}
+	if talks(w.Name, inputs) {
+		return "/runs/" + id + "?tab=" + chatTab, nil
+	}
 	return "/runs/" + id, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io/fs"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -27,7 +29,6 @@ import (
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/transcript"
-	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -223,18 +224,21 @@ func problem(w http.ResponseWriter, status int, text string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(status), "status": status, "detail": text})
 }
 
-// statusOf returns the status of HTTP for an error of the engine.
+// statusOf returns the status of HTTP for an error of the engine: that of the store or the machine if it is theirs, or else that of a request which cannot
+// be carried out as things are.
 func statusOf(err error) int {
+	var net net.Error
 	switch {
 	case errors.As(err, new(*superstep.AmbiguousError)):
 		return http.StatusNotFound
-	case errors.As(err, new(*journal.AnsweredError)), errors.As(err, new(*runlog.EndedError)), errors.As(err, new(*runlog.BusyError)),
-		errors.As(err, new(*superstep.ConflictError)):
-		return http.StatusConflict
 	case errors.As(err, new(*superstep.PointError)), errors.As(err, new(*graph.InsideError)), errors.As(err, new(*detach.EndedError)):
 		return http.StatusUnprocessableEntity
+	case errors.As(err, new(*runlog.StorageError)), errors.As(err, &net):
+		return http.StatusServiceUnavailable
+	case errors.As(err, new(*runlog.CorruptError)), errors.As(err, new(*fs.PathError)), errors.Is(err, runlog.ErrUnknown), errors.Is(err, runlog.ErrStoreReset):
+		return http.StatusInternalServerError
 	}
-	return http.StatusInternalServerError
+	return http.StatusConflict
 }
 
 // A moment is a run as of one of its records.

@@ -306,11 +306,11 @@ func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) err
 	if err != nil || a == nil {
 		return err
 	}
-	// With the last open question answered, a paused run is running again: if this process dies now,
-	// a worker resumes it. One that began queued is queued again.
+	// With the last open question answered, a paused run is running again: if this process dies now, a worker resumes it. One that began queued is queued
+	// again. A run that a person paused, or that needs a larger budget, stays paused.
 	status := runlog.Status("")
 	j.mu.Lock()
-	if j.info.Status == runlog.Paused && !j.paused && (len(j.open()) == 1 || a.By == runlog.ByRun) {
+	if j.info.Status == runlog.Paused && !j.paused && (len(j.open()) == 1 && !j.short || a.By == runlog.ByRun) {
 		if status = runlog.Running; j.sum.now.Queue != nil {
 			status = runlog.Queued
 		}

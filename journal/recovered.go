@@ -27,6 +27,7 @@ type recovered struct {
 	marks   []mark          // those of them that are marks
 	handled map[string]bool // the requests that have left a record, by ID
 	paused  bool            // by somebody
+	short   bool            // paused for want of budget, which nobody has raised since
 	sum     summing
 	summed  bool // sum has the record that is noted next
 
@@ -131,7 +132,7 @@ func (v *recovered) note(r *runlog.Record) error {
 		v.ledger.give(d.Budget)
 	case *runlog.RunResumed:
 		v.ledger.give(d.Budget)
-		v.paused = false
+		v.paused, v.short = false, false
 	case *carry.Data:
 		v.restore(d, r.Time)
 	case *runlog.TaskFailed:
@@ -182,7 +183,7 @@ func (v *recovered) note(r *runlog.Record) error {
 	case *runlog.RunPaused:
 		v.ledger.waited(d.Waited)
 		v.close(d.Request)
-		v.paused = d.By != ""
+		v.paused, v.short = d.By != "", d.Short != nil
 	}
 	switch r.Kind {
 	case runlog.KindSnapshot:
@@ -213,7 +214,7 @@ func (v *recovered) note(r *runlog.Record) error {
 func (v *recovered) budgeted(r *runlog.Record) {
 	if b := mail.BudgetOf(r); b != nil {
 		v.ledger.change(b.Budget)
-		v.raised = r.Seq
+		v.raised, v.short = r.Seq, false
 		v.close(b.Request)
 	} else if l := mail.LoanOf(r); l != nil {
 		if m := v.scopes[l.Path]; m != nil && m.intents[l.Key].open { // the child may have ended meanwhile

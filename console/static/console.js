@@ -221,6 +221,12 @@ for (const form of document.querySelectorAll("[data-scrub]")) {
 // The keyboard: j and k walk through a list, / searches, g and a letter goes to a page.
 let before = "";
 document.addEventListener("keydown", (e) => {
+  const area = e.target.closest("form[data-send] textarea"); // Enter sends a message, and Ctrl+Enter any text
+  if (area && e.key === "Enter" && !e.isComposing && (e.ctrlKey || e.metaKey || (!e.shiftKey && area.closest(".composer")))) {
+    e.preventDefault();
+    area.form.requestSubmit();
+    return;
+  }
   if (e.target.matches("input,textarea,select") || e.ctrlKey || e.metaKey || e.altKey) return;
   const rows = [...document.querySelectorAll("tbody a, .lane")].filter((a) => a.closest("tr")?.querySelector("a") === a || a.matches(".lane"));
   const at = rows.indexOf(document.activeElement);

@@ -12,6 +12,7 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
@@ -78,9 +79,7 @@ func (v *view) put(ctx context.Context, q *transcript.Question, a *asking, answe
 	var err error
 	if answer != nil && ctx.Err() == nil {
 		answer.Key = q.Asked.Key
-		if err = x.server.engine.Answer(ctx, v.id, q.Asked.Path, answer); err == nil {
-			err = v.goOn(ctx)
-		}
+		_, err = v.answer(ctx, &turn{}, q.Asked.Path, answer)
 	}
 	if answer != nil && err == nil || ctx.Err() != nil { // another surface has answered, or the turn was cancelled
 		return
@@ -95,22 +94,19 @@ func (v *view) put(ctx context.Context, q *transcript.Question, a *asking, answe
 	x.wake()
 }
 
-// goOn resumes a run that waited for an answer and that no process executes.
-func (v *view) goOn(ctx context.Context) error {
-	info, err := v.session.server.engine.Find(ctx, v.id)
-	if err != nil || info.Status == runlog.Running || info.Status.Ended() {
-		return err
-	}
+// answer answers a question, and resumes the run where that is due: for that turn. Where the run stays as it is, it is done.
+func (v *view) answer(ctx context.Context, t *turn, path string, a *runlog.Answer) (done bool, err error) {
 	x := v.session
-	p, err := x.folder.Start(ctx, &tui.Start{Run: v.id})
-	if err == nil {
-		x.watch(&turn{}, p, "")
+	rests, err := host.Answer(ctx, x.server.engine, v.id, path, a, func(ctx context.Context) error { return x.start(ctx, t, &tui.Start{Run: v.id}, "") })
+	if rests == "" || err != nil {
+		return false, err
 	}
-	return err
+	x.say("_The answer is recorded. Run " + v.id + " stays as it is: " + rests + "._")
+	return true, nil
 }
 
 // reply answers a question with the text of a prompt. It is done if the text does not fit.
-func (x *session) reply(ctx context.Context, v *view, q *transcript.Question, text string) (done bool, err error) {
+func (x *session) reply(ctx context.Context, t *turn, v *view, q *transcript.Question, text string) (done bool, err error) {
 	permission := question.Kind(&q.Asked) == runlog.QuestionPermission
 	if n, err := strconv.Atoi(text); err == nil && !permission && n > 0 && n <= len(q.Asked.Options) && !slices.Contains(q.Asked.Options, text) {
 		text = q.Asked.Options[n-1]
@@ -123,7 +119,9 @@ func (x *session) reply(ctx context.Context, v *view, q *transcript.Question, te
 		x.say(transcript.Clean(err.Error()) + "\n\n" + asText(q))
 		return true, nil
 	}
-	return false, x.server.engine.Answer(ctx, v.id, q.Asked.Path, &runlog.Answer{Key: q.Asked.Key, Value: value, By: "person"})
+	done, err = v.answer(ctx, t, q.Asked.Path, &runlog.Answer{Key: q.Asked.Key, Value: value, By: "person"})
+	v.settle(q, err == nil)
+	return done, err
 }
 
 // asker says which task asks.

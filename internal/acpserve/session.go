@@ -505,11 +505,7 @@ func (x *session) deliver(ctx context.Context, t *turn, text string) (done bool,
 	e := x.server.engine
 	switch {
 	case wants != nil && !over:
-		done, err = x.reply(ctx, v, wants, text)
-		if v.settle(wants, err == nil && !done); done || err != nil || running {
-			return done, err
-		}
-		return false, x.start(ctx, t, &tui.Start{Run: v.id}, "")
+		return x.reply(ctx, t, v, wants, text)
 	case !chat:
 		if running && e.Steer(ctx, v.id, "", text) == nil {
 			return false, nil
@@ -521,20 +517,18 @@ func (x *session) deliver(ctx context.Context, t *turn, text string) (done bool,
 	switch {
 	case over:
 		return false, x.talk(ctx, t, v, text)
-	case running && message != nil:
+	case message != nil:
 		v.expects(text)
-		if e.Answer(ctx, v.id, message.Asked.Path, &runlog.Answer{Key: message.Asked.Key, Value: quoted(text), By: "person"}) == nil {
-			return false, nil
+		if done, err := v.answer(ctx, t, message.Asked.Path, &runlog.Answer{Key: message.Asked.Key, Value: quoted(text), By: "person"}); err == nil {
+			return done, nil
 		}
 	case running:
 		v.expects(text)
 		if e.Steer(ctx, v.id, "", text) == nil {
 			return false, nil
 		}
-	default:
-		if message == nil { // it was interrupted, and completes the answer before
-			t.asked++
-		}
+	default: // it was interrupted, and completes the answer before
+		t.asked++
 		return false, x.start(ctx, t, &tui.Start{Run: v.id, Message: text}, text)
 	}
 	return false, x.start(ctx, t, &tui.Start{Run: v.id, Message: text}, "") // its turn, or its process, has ended in between

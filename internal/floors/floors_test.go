@@ -4,6 +4,7 @@
 package floors
 
 import (
+	"go/ast"
 	"go/token"
 	"os"
 	"path/filepath"
@@ -87,7 +88,7 @@ var siblings = map[string][]string{
 }
 
 // suites says of a suite that lies elsewhere whose family it is of.
-var suites = map[string]string{"internal/modeltest": "model"}
+var suites = map[string]string{"internal/modeltest": "model", "internal/hosttest": "host"}
 
 // hosts says who may import a package that others shall not name. Whoever wants a
 // store or a model takes it as an argument, and the command hands it over.
@@ -169,6 +170,37 @@ func TestBans(t *testing.T) {
 	m := load(t)
 	for _, problem := range m.banned(bans) {
 		t.Error(problem)
+	}
+}
+
+// Whether a run continues after an answer is decided in one place: faces answer by host.Answer. Those that execute the run themselves do not have to.
+func TestAnswersGoThroughTheHost(t *testing.T) {
+	t.Parallel()
+	m := load(t)
+	own := []string{"cli/driver.go", "cli/execute.go", "cli/eval.go"}
+	faces, seen := []string{"cli", "console", "internal/tui", "internal/acpserve"}, 0
+	for _, p := range m.sorted() {
+		for _, f := range p.files {
+			if !slices.Contains(faces, p.dir) || slices.Contains(own, f.name) {
+				continue
+			}
+			ast.Inspect(f.File, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok || len(call.Args) < 4 {
+					return true
+				}
+				if s, ok := call.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Answer" {
+					seen++
+					if x, ok := s.X.(*ast.Ident); !ok || x.Name != "host" {
+						t.Errorf("%s: use host.Answer, which decides whether the run continues", m.fset.Position(call.Pos()))
+					}
+				}
+				return true
+			})
+		}
+	}
+	if seen < len(faces) {
+		t.Errorf("%d answers are seen in the faces", seen)
 	}
 }
 

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -22,7 +23,6 @@ import (
 type deck struct {
 	cards   map[string]*cardView // by cardKey
 	guest   *guest               // the question of another run that is answered from here, nil for none
-	owed    map[string]bool      // runs with an answer of this terminal that have to be resumed; true if no process executed them at that time
 	modeRun string               // whose mode it is, "" for the next run that begins
 	modeAt  time.Time            // when it was chosen
 	pressed time.Time            // when the last key was pressed
@@ -155,15 +155,14 @@ func (t *Terminal) firstCard() *cardView {
 	return nil
 }
 
-// unsettled reports whether an answer to a run is on its way, or the run may have to be resumed after one.
+// unsettled reports whether an answer to a run is on its way.
 func (t *Terminal) unsettled(id string) bool {
 	for _, c := range t.cards {
 		if c.f.id == id && c.sent && !c.over {
 			return true
 		}
 	}
-	_, owed := t.owed[id]
-	return owed
+	return false
 }
 
 // forget stops to follow runs that are not on the screen, once nothing is left to do for them. The one that Esc goes back to is kept.
@@ -284,32 +283,47 @@ func (t *Terminal) cardCursor(h int) *tea.Cursor {
 // answer sends the answer to a question to its run.
 func (t *Terminal) answer(c *cardView, a *runlog.Answer) tea.Cmd {
 	c.sent, c.err = true, ""
-	c.f.sending++
 	id, path := c.f.id, c.q.Asked.Path
 	a.Key = c.q.Asked.Key
 	t.leaveCard()
 	t.say("answering run " + id + " …")
 	return func() tea.Msg {
 		e, err := t.reader(t.ctx)
+		rests, resumed, failed := "", false, error(nil)
 		if err == nil {
-			err = e.Answer(t.ctx, id, path, a)
+			rests, err = host.Answer(t.ctx, e, id, path, a, func(ctx context.Context) error {
+				_, failed = t.backend.Start(ctx, &Start{Run: id})
+				resumed = failed == nil
+				return failed
+			})
 		}
-		return doneMsg{func() { t.answered(c, err) }}
+		return doneMsg{func() {
+			if failed != nil && err != nil { // the answer is recorded
+				t.answered(c, nil)
+				t.fail(err)
+				return
+			}
+			t.answered(c, err)
+			switch {
+			case err == nil && rests != "" && len(c.f.asking()) == 0:
+				t.say("answered; run " + id + " stays as it is: " + rests)
+			case resumed:
+				t.say("answered; resuming run " + id)
+			}
+			if f := t.runs[id]; f != nil && resumed {
+				f.resume()
+			}
+		}}
 	}
 }
 
 // answered notes what became of an answer. One that was refused is still in its card.
 func (t *Terminal) answered(c *cardView, err error) {
 	id := c.f.id
-	c.f.sending--
 	var over *runlog.EndedError
 	switch {
 	case err == nil:
 		t.say("answered")
-		if t.owed == nil {
-			t.owed = map[string]bool{}
-		}
-		t.owed[id] = t.owed[id] || c.f.ended
 	case errors.As(err, new(*journal.AnsweredError)), errors.As(err, &over):
 		c.over = true
 		t.fail(err)
@@ -323,51 +337,6 @@ func (t *Terminal) answered(c *cardView, err error) {
 	if f := t.runs[id]; f != nil && f.ended { // nobody else tells of the answer
 		f.resume()
 	}
-}
-
-// goOn resumes runs that this terminal has answered and that no process executes, once nothing else is asked.
-func (t *Terminal) goOn() tea.Cmd {
-	var cmds []tea.Cmd
-	for id, waited := range t.owed {
-		f := t.runs[id]
-		switch {
-		case f == nil:
-			delete(t.owed, id)
-			continue
-		case !f.loaded || !f.ended || f.sending > 0: // the outcome of the last answer owes it again
-			continue
-		}
-		r := &f.run
-		if len(f.asking()) > 0 { // also while an answer is on its way
-			continue
-		}
-		delete(t.owed, id)
-		switch {
-		case r.Status.Ended(), r.Status == runlog.Failed, r.AwaitsMessage(), !waited && (r.Status != runlog.Paused || r.Reason != ""):
-			continue
-		case r.Short != nil:
-			t.say("answered; the budget of run " + id + " is used up")
-			continue
-		case r.Status == runlog.Paused && r.By != "":
-			t.say("answered; run " + id + " was paused by " + r.By + "; /resume resumes it")
-			continue
-		}
-		t.say("resuming run " + id + " …")
-		cmds = append(cmds, func() tea.Msg {
-			_, err := t.backend.Start(t.ctx, &Start{Run: id})
-			return doneMsg{func() {
-				if err != nil {
-					t.fail(fmt.Errorf("the answer is recorded, but run %s cannot be resumed: %w", id, err))
-					return
-				}
-				t.notice = ""
-				if f := t.runs[id]; f != nil {
-					f.resume()
-				}
-			}}
-		})
-	}
-	return tea.Batch(cmds...)
 }
 
 // nextMode changes how permission requests of the shown run are met from now on. What is open already is still asked about: it may not have been read.

@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -99,14 +100,16 @@ func (d *delivery) deliver() (id string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := e.Answer(ctx, d.run, d.asked.Path, &runlog.Answer{Key: d.asked.Key, Value: value, By: "person"}); err != nil {
+	resumed := false
+	_, err = host.Answer(ctx, e, d.run, d.asked.Path, &runlog.Answer{Key: d.asked.Key, Value: value, By: "person"}, func(ctx context.Context) error {
+		resumed = true
+		id, err = d.t.backend.Start(ctx, &Start{Run: d.run})
+		return err
+	})
+	if err != nil && !resumed {
 		return d.t.backend.Start(ctx, &Start{Run: d.run, Message: d.text})
 	}
-	info, err := e.Find(ctx, d.run)
-	if err == nil && info.Status != runlog.Running && !info.Status.Ended() {
-		return d.t.backend.Start(ctx, &Start{Run: d.run})
-	}
-	return "", err
+	return id, err
 }
 
 // addressee returns the agent that a message is for, "" for none in particular, and the message.

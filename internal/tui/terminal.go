@@ -168,15 +168,14 @@ type nester interface{ back() bool }
 
 // following is a run that the terminal follows.
 type following struct {
-	id      string
-	run     transcript.Run
-	loaded  bool // all that was stored when it was opened has been applied
-	only    bool // live records of its process are out of reach
-	err     error
-	stop    context.CancelFunc
-	wake    chan struct{} // looks at the run at once, see resume
-	ended   bool          // no process executes it, as far as is known
-	sending int           // answers of this terminal whose outcome is unknown
+	id     string
+	run    transcript.Run
+	loaded bool // all that was stored when it was opened has been applied
+	only   bool // live records of its process are out of reach
+	err    error
+	stop   context.CancelFunc
+	wake   chan struct{} // looks at the run at once, see resume
+	ended  bool          // no process executes it, as far as is known
 }
 
 // RunTerminal shows the terminal until the user leaves it. Out is the terminal itself.
@@ -529,9 +528,8 @@ func (t *Terminal) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (t *Terminal) settle() tea.Cmd {
 	met := t.meet()
 	t.nextCard()
-	goOn := t.goOn()
 	t.forget()
-	cmds := slices.Concat(t.then, []tea.Cmd{met, goOn, t.ring(), t.compose.settle()})
+	cmds := slices.Concat(t.then, []tea.Cmd{met, t.ring(), t.compose.settle()})
 	t.then = nil
 	for _, p := range t.panes {
 		if x, ok := p.(interface{ settle() tea.Cmd }); ok {
