@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/attack"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/tool/sandbox"
 )
 
@@ -35,6 +36,7 @@ func run(t *testing.T, mode sandbox.Mode, cases []attack.Case) *attack.Report {
 
 // The corpus gets nowhere, as an ordinary user: a sample of it, or all of it for ./check attack.
 func TestCorpus(t *testing.T) {
+	faults.Unraced(t) // the detector looks at the same code in tool/sandbox
 	if os.Getuid() == 0 {
 		asSomebody(t)
 	}

@@ -534,6 +534,7 @@ func TestParallel(t *testing.T) {
 
 // All works without root. The tests run again as somebody else.
 func TestUnprivileged(t *testing.T) {
+	faults.Unraced(t)
 	if os.Getuid() != 0 {
 		return // they ran so
 	}
