@@ -161,15 +161,12 @@ func (m *Model) Generate(ctx context.Context, req *model.Request) iter.Seq2[mode
 	})
 }
 
-// refine gives codes to errors that the server tells apart by their text only.
+// refine gives a code to an error that the server tells apart by its text only.
 func refine(e *model.Error, _ []byte) {
 	if e.Status != http.StatusBadRequest {
 		return
 	}
-	switch text := e.Err.Error(); {
-	case strings.Contains(text, "prompt is too long"), strings.Contains(text, "exceed context limit"):
-		e.Code = "context_length_exceeded"
-	case strings.Contains(text, "credit balance is too low"):
+	if strings.Contains(e.Err.Error(), "credit balance is too low") {
 		e.Code = "insufficient_quota"
 	}
 }

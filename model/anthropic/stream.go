@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -25,7 +26,7 @@ type turn struct {
 
 // said is a content block of the answer.
 type said struct {
-	index  int
+	index  wire.Count
 	kind   string // its type
 	closed bool
 	held   bool
@@ -47,14 +48,14 @@ func (t *turn) Post() (*wire.Post, error) {
 
 // An event is any event of the stream; which fields it has depends on its type.
 type event struct {
-	Type    string `json:"type"`
-	Index   int    `json:"index"`
+	Type    string     `json:"type"`
+	Index   wire.Count `json:"index"`
 	Message struct {
-		ID    string `json:"id"`
-		Usage *usage `json:"usage"`
+		ID    wire.Word          `json:"id"`
+		Usage *wire.Aside[usage] `json:"usage"`
 	} `json:"message"`
-	ID    string  `json:"id"` // of a whole message that is sent instead of a stream
-	Block content `json:"content_block"`
+	ID    wire.Word `json:"id"` // of a whole message that is sent instead of a stream
+	Block content   `json:"content_block"`
 	Delta struct {
 		Type       string  `json:"type"`
 		Text       string  `json:"text"`
@@ -63,8 +64,8 @@ type event struct {
 		JSON       string  `json:"partial_json"`
 		StopReason *string `json:"stop_reason"`
 	} `json:"delta"`
-	Usage *usage          `json:"usage"`
-	Error json.RawMessage `json:"error"`
+	Usage *wire.Aside[usage] `json:"usage"`
+	Error json.RawMessage    `json:"error"`
 
 	// The fields of a whole message that is sent instead of a stream.
 	Content    []content `json:"content"`
@@ -85,13 +86,13 @@ type content struct {
 // usage counts are the latest ones: they are cumulative, and later events leave out what did not
 // change.
 type usage struct {
-	Input   *int `json:"input_tokens"`
-	Output  *int `json:"output_tokens"`
-	Read    *int `json:"cache_read_input_tokens"`
-	Written *int `json:"cache_creation_input_tokens"`
-	Details *struct {
-		Thinking int `json:"thinking_tokens"`
-	} `json:"output_tokens_details"`
+	Input   *wire.Count `json:"input_tokens"`
+	Output  *wire.Count `json:"output_tokens"`
+	Read    *wire.Count `json:"cache_read_input_tokens"`
+	Written *wire.Count `json:"cache_creation_input_tokens"`
+	Details *wire.Aside[struct {
+		Thinking wire.Count `json:"thinking_tokens"`
+	}] `json:"output_tokens_details"`
 }
 
 // Event implements [wire.Turn]. Events of types it does not know are left out, as the
@@ -99,7 +100,7 @@ type usage struct {
 func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 	var e event
 	err := json.Unmarshal(ev.Data, &e)
-	if ev.Name == "error" || err == nil && (e.Type == "error" || len(e.Error) > 0 && string(e.Error) != "null") {
+	if ev.Name == "error" || err == nil && (e.Type == "error" || wire.Failed(e.Error)) {
 		return problem(ev.Data)
 	}
 	if err != nil {
@@ -107,7 +108,7 @@ func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 	}
 	switch e.Type {
 	case "message_start":
-		t.id = e.Message.ID
+		t.id = string(e.Message.ID)
 		t.usage.update(e.Message.Usage)
 	case "content_block_start":
 		return t.start(&e, out)
@@ -128,10 +129,13 @@ func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 	return nil
 }
 
-// whole takes a message of a server that does not stream.
+// whole takes a message of a server that does not stream, or that repeats all at the end.
 func (t *turn) whole(e *event, out *wire.Out) error {
 	for i, c := range e.Content {
-		block := &event{Index: i, Block: c}
+		if len(t.blocks) > i {
+			continue // it was streamed
+		}
+		block := &event{Index: wire.Count(i), Block: c}
 		if err := t.start(block, out); err != nil {
 			return err
 		}
@@ -139,13 +143,13 @@ func (t *turn) whole(e *event, out *wire.Out) error {
 			return err
 		}
 	}
-	t.reason, t.id = e.StopReason, e.ID
+	t.reason, t.id = cmp.Or(e.StopReason, t.reason), cmp.Or(string(e.ID), t.id)
 	t.usage.update(e.Usage)
 	return wire.ErrDone
 }
 
 // open returns the block that an event continues with.
-func (t *turn) open(index int) (*said, error) {
+func (t *turn) open(index wire.Count) (*said, error) {
 	for i := len(t.blocks) - 1; i >= 0; i-- {
 		if b := t.blocks[i]; b.index == index && !b.closed {
 			return b, nil
@@ -248,6 +252,8 @@ func (b *said) signed() (model.Part, bool) {
 // to stop and was closed in order.
 func (t *turn) End(marked bool, out *wire.Out) error {
 	switch {
+	case t.reason == "" && marked && len(t.blocks) > 0 && t.blocks[len(t.blocks)-1].closed:
+		t.reason = "end_turn"
 	case t.reason == "" && marked:
 		return fmt.Errorf("%w: it gave no stop_reason", wire.ErrUnfinished)
 	case t.reason == "":
@@ -309,11 +315,12 @@ func stopCode(reason string) (model.StopCode, error) {
 	return "", &wire.Problem{Code: reason, Text: fmt.Sprintf("the server broke the turn off with stop_reason %q", wire.Clip(reason, 40))}
 }
 
-func (u *usage) update(v *usage) {
-	if v == nil {
+func (u *usage) update(latest *wire.Aside[usage]) {
+	if latest == nil {
 		return
 	}
-	for _, f := range []struct{ to, from **int }{{&u.Input, &v.Input}, {&u.Output, &v.Output}, {&u.Read, &v.Read}, {&u.Written, &v.Written}} {
+	v := &latest.V
+	for _, f := range []struct{ to, from **wire.Count }{{&u.Input, &v.Input}, {&u.Output, &v.Output}, {&u.Read, &v.Read}, {&u.Written, &v.Written}} {
 		if *f.from != nil {
 			*f.to = *f.from
 		}
@@ -326,16 +333,16 @@ func (u *usage) update(v *usage) {
 // sum returns the usage as we count it: tokens read from and written to the cache are part of the
 // input; the protocol counts them separately.
 func (u *usage) sum() model.Usage {
-	count := func(n *int) int {
+	count := func(n *wire.Count) int {
 		if n == nil {
 			return 0
 		}
-		return max(*n, 0)
+		return int(*n)
 	}
 	s := model.Usage{Out: count(u.Output), Cached: count(u.Read), Written: count(u.Written)}
 	s.In = count(u.Input) + s.Cached + s.Written
 	if u.Details != nil {
-		s.Reasoning = min(max(u.Details.Thinking, 0), s.Out)
+		s.Reasoning = min(int(u.Details.V.Thinking), s.Out)
 	}
 	return s
 }

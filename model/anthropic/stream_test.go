@@ -115,13 +115,17 @@ func TestStreams(t *testing.T) {
 		{"full", stream(begin, textBlock(0, "hi"), reason("model_context_window_exceeded"), halt), said(hi, "length")},
 		{"pause", stream(begin, textBlock(0, "hi"), reason("pause_turn"), halt), said(hi, "length")},
 		{"stop_sequence", stream(begin, textBlock(0, "hi"), reason("stop_sequence"), halt), said(hi, "end")},
+		{"no reason", stream(begin, textBlock(0, "hi"), strings.Replace(reason(""), `"output_tokens":7`, `"output_tokens":"7"`, 1), halt), said(hi, "end")},
+		{"all again at the end", stream(begin, textBlock(0, "hi"), `{"type":"message","role":"assistant","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn"}`),
+			strings.Replace(said(hi, "end"), `"out":7,"cached":100,"written":20,"reasoning":3`, `"out":1,"cached":100,"written":20`, 1)},
 		{"refusal", stream(begin, reason("refusal"), halt), strings.Replace(said("[]", "filter"), `[]`, `null`, 1)},
 
 		{"not streamed", "{\"type\":\"message\",\n\"content\":[{\"type\":\"text\",\"text\":\"hi\"},{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"f\",\"input\":{\"x\":1}}],\"stop_reason\":\"tool_use\",\"usage\":{\"input_tokens\":130,\"output_tokens\":7}}\n",
 			`{"message":{"role":"assistant","parts":[{"kind":"text","text":"hi"},` + one + `]},"usage":{"in":130,"out":7},"stop":"calls"}`},
 
 		{"nothing", "", "error: anthropic/m: the stream ended before the model was done; try again"},
-		{"no reason", stream(begin, textBlock(0, "hi"), halt), "error: anthropic/m: the stream ended before the model was done: it gave no stop_reason; try again"},
+		{"no reason and nothing said", stream(begin, halt), "error: anthropic/m: the stream ended before the model was done: it gave no stop_reason; try again"},
+		{"no reason within a block", stream(begin, blockStart(0, `{"type":"text"}`), blockDelta(0, `{"type":"text_delta","text":"hi"}`), halt), "error: anthropic/m: the stream ended before the model was done: it gave no stop_reason; try again"},
 		{"calls that are not there", stream(begin, reason("tool_use"), halt), `error: anthropic/m: the turn ended with "tool_use" but has no tool calls`},
 		{"cut among calls", stream(begin, callBlock(0, "a", `{"x":`), reason("max_tokens"), halt), `error: anthropic/m: the turn ended with "max_tokens" among its tool calls`},
 		{"refused among calls", stream(begin, callBlock(0, "a", `{"x":1}`), reason("refusal"), halt), `error: anthropic/m: the turn ended with "refusal" among its tool calls`},

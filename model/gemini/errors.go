@@ -3,7 +3,6 @@ package gemini
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/model"
@@ -47,11 +46,8 @@ func readDetails(body []byte) details {
 func refine(e *model.Error, body []byte) {
 	d := readDetails(body)
 	e.RetryAfter = max(e.RetryAfter, d.RetryAfter)
-	switch {
-	case d.Reason == "API_KEY_INVALID" || d.Reason == "API_KEY_EXPIRED":
+	if d.Reason == "API_KEY_INVALID" || d.Reason == "API_KEY_EXPIRED" {
 		e.Status = http.StatusUnauthorized // which it says of keys that are missing, but not of wrong ones
-	case e.Status == http.StatusBadRequest && e.Err != nil && strings.Contains(e.Err.Error(), "exceeds the maximum number of tokens"):
-		e.Code = "context_length_exceeded"
 	}
 }
 

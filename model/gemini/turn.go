@@ -47,10 +47,10 @@ func (t *turn) Post() (*wire.Post, error) {
 }
 
 type chunk struct {
-	ID         string          `json:"responseId"`
+	ID         wire.Word       `json:"responseId"`
 	Error      json.RawMessage `json:"error"`
 	Candidates []struct {
-		Index   int `json:"index"`
+		Index   wire.Count `json:"index"`
 		Content struct {
 			Parts []partDelta `json:"parts"`
 		} `json:"content"`
@@ -60,7 +60,7 @@ type chunk struct {
 	Feedback struct {
 		Block string `json:"blockReason"`
 	} `json:"promptFeedback"`
-	Usage *usage `json:"usageMetadata"`
+	Usage *wire.Aside[usage] `json:"usageMetadata"`
 }
 
 type partDelta struct {
@@ -81,11 +81,11 @@ type partDelta struct {
 }
 
 type usage struct {
-	Prompt     int `json:"promptTokenCount"`
-	ToolUse    int `json:"toolUsePromptTokenCount"`
-	Cached     int `json:"cachedContentTokenCount"`
-	Candidates int `json:"candidatesTokenCount"`
-	Thoughts   int `json:"thoughtsTokenCount"`
+	Prompt     wire.Count `json:"promptTokenCount"`
+	ToolUse    wire.Count `json:"toolUsePromptTokenCount"`
+	Cached     wire.Count `json:"cachedContentTokenCount"`
+	Candidates wire.Count `json:"candidatesTokenCount"`
+	Thoughts   wire.Count `json:"thoughtsTokenCount"`
 }
 
 // Event implements [wire.Turn].
@@ -97,15 +97,15 @@ func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 	if err := json.Unmarshal(ev.Data, &c); err != nil {
 		return wire.Malformed(fmt.Sprintf("the stream holds %q, which is not a chunk of an answer: %v", wire.Clip(string(ev.Data), 60), strict.Words(ev.Data, err)))
 	}
-	if len(c.Error) > 0 && string(c.Error) != "null" {
+	if wire.Failed(c.Error) {
 		return problem(ev.Data)
 	}
 	if c.Feedback.Block != "" {
 		t.block = c.Feedback.Block
 	}
-	t.id = cmp.Or(t.id, c.ID)
+	t.id = cmp.Or(t.id, string(c.ID))
 	if c.Usage != nil { // each counts everything so far
-		if u := c.Usage.read(); u != t.usage { // also while it thinks and shows nothing of it
+		if u := c.Usage.V.read(); u != t.usage { // also while it thinks and shows nothing of it
 			t.usage = u
 			out.Progress()
 		}
@@ -128,11 +128,7 @@ func (t *turn) Event(ev *wire.Event, out *wire.Out) error {
 }
 
 func (u *usage) read() model.Usage {
-	thoughts := max(u.Thoughts, 0)
-	return model.Usage{
-		In: max(u.Prompt, 0) + max(u.ToolUse, 0), Out: max(u.Candidates, 0) + thoughts,
-		Cached: max(u.Cached, 0), Reasoning: thoughts,
-	}
+	return model.Usage{In: int(u.Prompt + u.ToolUse), Out: int(u.Candidates + u.Thoughts), Cached: int(u.Cached), Reasoning: int(u.Thoughts)}
 }
 
 // part takes a part. Calls come whole.

@@ -8,8 +8,8 @@ import (
 )
 
 type callDelta struct {
-	Index    *int   `json:"index"`
-	ID       string `json:"id"`
+	Index    *wire.Count `json:"index"`
+	ID       wire.Word   `json:"id"`
 	Function struct {
 		Name      string    `json:"name"`
 		Arguments arguments `json:"arguments"`
@@ -38,7 +38,7 @@ type calls struct {
 }
 
 type call struct {
-	index    *int
+	index    *wire.Count
 	id, name string
 	args     []byte
 	balance  wire.Balance // of args
@@ -59,10 +59,13 @@ func (c *calls) add(d *callDelta, first bool) error {
 		c.list = append(c.list, target)
 	}
 	target.tick = c.tick
-	if target.id == "" {
-		target.id = d.ID
+	if target.id != "" && target.id == string(d.ID) && target.balance.Closed() && string(target.args) == string(d.Function.Arguments) {
+		return nil // some servers repeat the whole call at its end
 	}
-	if d.Function.Name != target.name && len(target.args) == 0 {
+	if target.id == "" {
+		target.id = string(d.ID)
+	}
+	if d.Function.Name != target.name && (len(target.args) == 0 || target.name == "") {
 		target.name += d.Function.Name
 	}
 	target.args = append(target.args, d.Function.Arguments...)
@@ -80,12 +83,15 @@ func (c *calls) find(d *callDelta) *call {
 				return got
 			}
 		case d.ID != "":
-			if got.id == d.ID {
+			if got.id == string(d.ID) {
 				return got
 			}
 		default:
 			return got
 		}
+	}
+	if n := len(c.list); n > 0 && d.ID == "" && d.Function.Name == "" { // a piece with the index of no call
+		return c.list[n-1]
 	}
 	return nil
 }
@@ -96,7 +102,7 @@ func (c *calls) startsAnother(got *call, d *callDelta) bool {
 	switch {
 	case d.Function.Name == "":
 		return false
-	case d.ID != "" && got.id != "" && d.ID != got.id:
+	case d.ID != "" && got.id != "" && string(d.ID) != got.id:
 		return true
 	case got.tick == c.tick: // two of one chunk
 		return true

@@ -24,8 +24,8 @@ type responseTurn struct {
 	*responsesRequest
 	refused *atomic.Uint32 // of the model
 
-	open     map[int]begun // items that are not done, by their index
-	holding  bool          // there was a call: what comes waits for the end, to stay in order
+	open     map[wire.Count]begun // items that are not done, by their index
+	holding  bool                 // there was a call: what comes waits for the end, to stay in order
 	held     []model.Part
 	itemized bool // an event had an item that was done
 	answer   *response
@@ -40,7 +40,7 @@ type begun struct {
 
 // Post implements [wire.Turn].
 func (t *responseTurn) Post() (*wire.Post, error) {
-	*t = responseTurn{responsesRequest: t.responsesRequest, refused: t.refused, open: map[int]begun{}}
+	*t = responseTurn{responsesRequest: t.responsesRequest, refused: t.refused, open: map[wire.Count]begun{}}
 	body, err := json.Marshal(t.responsesRequest)
 	return &wire.Post{Path: responsesEndpoint, Body: body}, err
 }
@@ -49,7 +49,7 @@ func (t *responseTurn) Post() (*wire.Post, error) {
 // send a whole response instead.
 type responseEvent struct {
 	Type     string          `json:"type"`
-	Index    int             `json:"output_index"`
+	Index    wire.Count      `json:"output_index"`
 	Delta    json.RawMessage `json:"delta"`
 	Item     outputItem      `json:"item"`
 	Response *response       `json:"response"`
@@ -58,23 +58,23 @@ type responseEvent struct {
 }
 
 type response struct {
-	ID         string `json:"id"`
-	Status     string `json:"status"`
+	ID         wire.Word `json:"id"`
+	Status     string    `json:"status"`
 	Incomplete struct {
 		Reason string `json:"reason"`
 	} `json:"incomplete_details"`
 	Error  json.RawMessage `json:"error"`
 	Output []outputItem    `json:"output"`
-	Usage  struct {
-		Input        int `json:"input_tokens"`
-		Output       int `json:"output_tokens"`
-		InputDetails struct {
-			Cached int `json:"cached_tokens"`
-		} `json:"input_tokens_details"`
-		OutputDetails struct {
-			Reasoning int `json:"reasoning_tokens"`
-		} `json:"output_tokens_details"`
-	} `json:"usage"`
+	Usage  wire.Aside[struct {
+		Input        wire.Count `json:"input_tokens"`
+		Output       wire.Count `json:"output_tokens"`
+		InputDetails wire.Aside[struct {
+			Cached wire.Count `json:"cached_tokens"`
+		}] `json:"input_tokens_details"`
+		OutputDetails wire.Aside[struct {
+			Reasoning wire.Count `json:"reasoning_tokens"`
+		}] `json:"output_tokens_details"`
+	}] `json:"usage"`
 }
 
 type outputItem struct {
@@ -97,7 +97,7 @@ func (t *responseTurn) Event(ev *wire.Event, out *wire.Out) error {
 	var e responseEvent
 	err := json.Unmarshal(ev.Data, &e)
 	switch {
-	case ev.Name == "error" || err == nil && (e.Type == "error" || e.Object == "" && len(e.Error) > 0 && string(e.Error) != "null"):
+	case ev.Name == "error" || err == nil && (e.Type == "error" || e.Object == "" && wire.Failed(e.Error)):
 		return responseProblem(ev.Data)
 	case err == nil && e.Object == "response":
 		t.answer = &response{}
@@ -134,14 +134,14 @@ func (t *responseTurn) Event(ev *wire.Event, out *wire.Out) error {
 		return nil
 	}
 	for i := 0; !t.itemized && t.answer.Status != "failed" && i < len(t.answer.Output); i++ {
-		if err := t.take(i, &t.answer.Output[i], out); err != nil {
+		if err := t.take(wire.Count(i), &t.answer.Output[i], out); err != nil {
 			return err
 		}
 	}
 	return wire.ErrDone
 }
 
-func (t *responseTurn) begin(index int, it *outputItem) error {
+func (t *responseTurn) begin(index wire.Count, it *outputItem) error {
 	if len(t.open) >= 4*wire.MaxCalls {
 		return wire.TooManyCalls()
 	}
@@ -173,7 +173,7 @@ func (t *responseTurn) delta(e *responseEvent, kind model.PartKind, out *wire.Ou
 
 // take takes an item that is done. Of what was said already it yields only what the server wants
 // back.
-func (t *responseTurn) take(index int, it *outputItem, out *wire.Out) error {
+func (t *responseTurn) take(index wire.Count, it *outputItem, out *wire.Out) error {
 	got, ok := t.open[index]
 	if !ok {
 		got.live = !t.holding
@@ -269,11 +269,11 @@ func (t *responseTurn) End(marked bool, out *wire.Out) error {
 		}
 	}
 	t.refused.Or(uint32(t.without))
-	u := &t.answer.Usage
-	in, produced := max(u.Input, 0), max(u.Output, 0)
+	u := &t.answer.Usage.V
+	in, produced := int(u.Input), int(u.Output)
 	return out.Finish(wire.Ending{Reason: reason, Stop: stop, Held: t.held, Usage: model.Usage{
-		In: in, Out: produced, Cached: min(max(u.InputDetails.Cached, 0), in), Reasoning: min(max(u.OutputDetails.Reasoning, 0), produced),
-	}, ID: t.answer.ID})
+		In: in, Out: produced, Cached: min(int(u.InputDetails.V.Cached), in), Reasoning: min(int(u.OutputDetails.V.Reasoning), produced),
+	}, ID: string(t.answer.ID)})
 }
 
 var againIn = regexp.MustCompile(`try again in (\d+(?:\.\d+)?(?:ms|s|m))\b`)

@@ -46,7 +46,7 @@ func (o *Out) checkCalls(held []model.Part) (parts []model.Part, calls int, err 
 			err = BadCall(fmt.Sprintf("tool call %d has no name", calls))
 			continue
 		}
-		call.Args = bytes.TrimSpace(call.Args)
+		call.Args = mend(call.Args)
 		if len(call.Args) == 0 || string(call.Args) == "null" {
 			call.Args = []byte("{}")
 		}

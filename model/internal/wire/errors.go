@@ -156,6 +156,7 @@ func (c *Client) statusError(resp *http.Response, body []byte) *model.Error {
 			e.Err = fmt.Errorf("a redirect to %s, which is not followed because the key would go along; correct the base URL", c.clean(u.Scheme+"://"+u.Host+u.Path))
 		}
 	}
+	overflow(e)
 	if c.config.Refine != nil {
 		c.config.Refine(e, body)
 	}
@@ -165,6 +166,7 @@ func (c *Client) statusError(resp *http.Response, body []byte) *model.Error {
 func (c *Client) eventError(p *Problem) *model.Error {
 	e := c.newError(p)
 	e.Status = p.Status
+	defer overflow(e)
 	if e.Status != 0 {
 		e.Temporary = temporaryStatus(e.Status) && e.Code != "insufficient_quota"
 		return e

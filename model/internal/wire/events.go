@@ -31,8 +31,14 @@ type events struct {
 	balance Balance // of data
 	bare    bool    // data is a JSON document without "data:"
 
+	rest  []byte // of the line, behind an event
+	ends  byte   // what a line ends with; 0 before the first
+	odd   int    // events on end that are no objects
+	first string // of them, while there was no object
+
 	out   Event // to be returned
 	ready bool  // there is one
+	some  bool  // there was one
 	done  bool  // [DONE] has arrived
 	err   error // after out
 }
@@ -44,7 +50,7 @@ func newEvents(body *source) *events {
 // next returns the next event. io.EOF is a stream that ended in order.
 func (e *events) next() (*Event, error) {
 	for !e.ready {
-		if e.err != nil {
+		if e.err != nil && len(e.rest) == 0 {
 			return nil, e.err
 		}
 		e.err = e.read()
@@ -56,11 +62,18 @@ func (e *events) next() (*Event, error) {
 // read reads a line. At the end of the body what is pending is an event too: if it was
 // cut, it is not JSON.
 func (e *events) read() error {
+	if rest := e.rest; len(rest) > 0 {
+		e.rest = nil
+		return e.take(rest)
+	}
 	e.line = e.line[:0]
 	var err error
+	if e.ends == 0 {
+		e.ends = e.ending()
+	}
 	for {
 		var part []byte
-		part, err = e.lines.ReadSlice('\n')
+		part, err = e.lines.ReadSlice(e.ends)
 		if len(e.line)+len(part) > maxLine {
 			return fmt.Errorf("%w: a line of the stream is longer than %d MiB", errTooLarge, maxLine>>20)
 		}
@@ -78,10 +91,27 @@ func (e *events) read() error {
 	if err != nil && !e.done {
 		e.dispatch()
 	}
-	if e.done {
+	switch {
+	case e.done:
 		return io.EOF
+	case err != nil && e.first != "" && !e.some:
+		return noObject(e.first)
 	}
 	return err
+}
+
+func noObject(text string) error {
+	return Malformed(fmt.Sprintf("the stream holds %q where a JSON object belongs", Clip(text, 60)))
+}
+
+// ending returns what ends the lines of the stream: a carriage return if the first one ends with that alone.
+func (e *events) ending() byte {
+	_, _ = e.lines.Peek(1) // an error comes again
+	begin, _ := e.lines.Peek(e.lines.Buffered())
+	if i := bytes.IndexAny(begin, "\r\n"); i >= 0 && i+1 < len(begin) && begin[i] == '\r' && begin[i+1] != '\n' {
+		return '\r'
+	}
+	return '\n'
 }
 
 // take handles a line. At most one event is ready after it.
@@ -120,10 +150,21 @@ func (e *events) gather(value []byte) error {
 		e.dispatch()
 		return nil
 	}
-	if len(e.data) > 0 && e.data[0] != '{' && !e.bare && e.name != "error" {
-		return Malformed(fmt.Sprintf("the stream holds %q where a JSON object belongs", Clip(string(e.data), 60)))
+	if len(e.data) > 0 && e.data[0] != '{' && !e.bare && e.name != "error" { // such as null and ping, as signs of life
+		if e.odd++; e.odd >= mostOdd {
+			return noObject(string(e.data))
+		}
+		if !e.some && e.first == "" {
+			e.first = string(e.data[:min(len(e.data), maxErrorBody)])
+		}
+		e.data = e.data[:0]
+		return nil
 	}
-	if e.balance.Feed(value); e.balance.Closed() {
+	if n := e.balance.Feed(value); e.balance.Closed() {
+		if glued := bytes.TrimSpace(value[n:]); !e.bare && bytes.HasPrefix(glued, []byte("data:")) {
+			e.data, e.rest = e.data[:len(e.data)-len(value)+n], glued
+		}
+		e.odd = 0
 		e.dispatch()
 	}
 	return nil
@@ -137,7 +178,7 @@ func (e *events) dispatch() {
 	case string(data) == "[DONE]" && e.name != "error":
 		e.done = true
 	default:
-		e.out, e.ready = Event{Name: e.name, Data: data}, true
+		e.out, e.ready, e.some = Event{Name: e.name, Data: data}, true, true
 	}
 	// The data is left where it is until the next event is asked for.
 	e.data, e.name, e.bare, e.balance = e.data[:0], "", false, Balance{}
@@ -151,9 +192,12 @@ type Balance struct {
 	began        bool
 }
 
-// Feed adds more of the text.
-func (b *Balance) Feed(s []byte) {
-	for _, c := range s {
+// Feed adds more of the text, and returns how much of it was within the object.
+func (b *Balance) Feed(s []byte) int {
+	for i, c := range s {
+		if b.Closed() {
+			return i
+		}
 		switch {
 		case b.escape:
 			b.escape = false
@@ -169,6 +213,7 @@ func (b *Balance) Feed(s []byte) {
 			b.depth--
 		}
 	}
+	return len(s)
 }
 
 // Closed reports whether an object or a list was opened, and all of them are closed.

@@ -24,6 +24,7 @@ const (
 	maxLine      = 4 << 20 // of one event of a stream
 	maxContent   = 2 << 20 // of what one turn says, about half a million tokens
 	maxEmpty     = 50_000  // events on end that add nothing; a model that thinks and shows nothing of it may send one for each token
+	mostOdd      = 10      // events on end that are no objects
 	maxErrorBody = 64 << 10
 	maxBackoff   = 8 * time.Second
 )
