@@ -166,14 +166,34 @@ const steerFor = 3 * time.Second
 // Steer returns when the agent has read the message, or after some seconds, and then the agent reads it later. It returns an error if there is no such
 // agent or the agent ended before.
 func (e *Engine) Steer(ctx context.Context, id, agent, text string) error {
+	if strings.TrimSpace(text) == "" {
+		return errors.New("there is nothing to say to the agent: give a text")
+	}
+	data, err := json.Marshal(text)
+	if err != nil {
+		return err
+	}
+	return e.mail(ctx, id, &unlisted.Request{Kind: unlisted.KindSteer, Path: agent, Data: data}, ", and has not read it")
+}
+
+// Interrupt ends the current model turn of an agent of a run at once, whichever process executes it. What the model has said so far stays in the
+// conversation, marked as broken off, and its usage counts; no call of it is made. A chat then reads the messages that were sent to it meanwhile, or waits
+// for one; any other agent without such messages asks the user what to do. While the agent calls tools, its next turn is broken off before it begins. The
+// path names the agent; "" is the first running one, the lead. If no process executes the run, the turn is broken off when the run is resumed.
+//
+// Interrupt returns when the turn has ended, or after some seconds, and then the turn ends later, once. It returns an error if there is no such agent or the
+// agent ended before.
+func (e *Engine) Interrupt(ctx context.Context, id, agent string) error {
+	return e.mail(ctx, id, &unlisted.Request{Kind: unlisted.KindInterrupt, Path: agent}, " before it could be interrupted")
+}
+
+// mail posts a request for an agent of a run, and waits a little until it is carried out. The error tells what an agent that ends first has not done.
+func (e *Engine) mail(ctx context.Context, id string, r *unlisted.Request, missed string) error {
 	leave, err := e.enter()
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if strings.TrimSpace(text) == "" {
-		return errors.New("there is nothing to say to the agent: give a text")
-	}
 	info, err := e.find(ctx, id)
 	if err != nil {
 		return err
@@ -189,30 +209,23 @@ func (e *Engine) Steer(ctx context.Context, id, agent, text string) error {
 	for _, a := range agents {
 		known = append(known, a.Path)
 	}
-	if agent == "" && len(known) > 0 {
-		agent = known[0]
+	if r.Path == "" && len(known) > 0 {
+		r.Path = known[0]
 	}
-	if agent == "" {
+	if r.Path == "" && r.Kind == unlisted.KindSteer {
 		q, err := e.asked(ctx, id)
 		if err != nil {
 			return err
 		}
 		if q != nil {
-			value, err := json.Marshal(text)
-			if err != nil {
-				return err
-			}
-			return e.Answer(ctx, id, q.Path, &runlog.Answer{Key: q.Key, Value: value, By: "person"})
+			return e.Answer(ctx, id, q.Path, &runlog.Answer{Key: q.Key, Value: r.Data, By: "person"})
 		}
 	}
-	if !slices.Contains(known, agent) {
-		return fmt.Errorf("run %s: no agent %s", id, unknownOf(agent, known))
+	if !slices.Contains(known, r.Path) {
+		return fmt.Errorf("run %s: no agent %s", id, unknownOf(r.Path, known))
 	}
-	r := unlisted.Request{Kind: unlisted.KindSteer, Path: agent, Time: e.opt.Now().UTC()}
-	if r.Data, err = json.Marshal(text); err != nil {
-		return err
-	}
-	if err := e.post(ctx, id, &r); err != nil {
+	r.Time = e.opt.Now().UTC()
+	if err := e.post(ctx, id, r); err != nil {
 		return err
 	}
 	from, done := info.Head+1, false
@@ -226,8 +239,8 @@ func (e *Engine) Steer(ctx context.Context, id, agent, text string) error {
 			switch {
 			case mail.Told(rec, r.ID):
 				return true, nil
-			case mail.Ends(rec, agent):
-				return true, fmt.Errorf("run %s: agent %s has ended, and has not read it", id, agent)
+			case mail.Ends(rec, r.Path):
+				return true, fmt.Errorf("run %s: agent %s has ended%s", id, r.Path, missed)
 			}
 			return false, nil
 		})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/internal/toolnames"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
@@ -85,7 +86,7 @@ const (
 	StopSaid     Stop = "said"     // it called no more tools
 	StopFinished Stop = "finished" // it called its Finish tool
 	StopLimit    Stop = "limit"    // it was out of turns
-	StopCut      Stop = "cut"      // the provider cut its last turn off, at the token limit or by a filter
+	StopCut      Stop = "cut"      // the provider cut its last turn off, at the token limit or by a filter, or a user did
 	StopHandoff  Stop = "handoff"  // it handed the conversation to another agent; see HandedTo
 )
 
@@ -136,6 +137,9 @@ type Work struct {
 	State func() (json.RawMessage, error)
 	// Stopped is closed when the run must stop between two tasks: an agent that waits for a rate limit then ends with graph.ErrStopped. It may be nil.
 	Stopped <-chan struct{}
+	// Listens means that the agent gets the user's next message in another Work. A turn that the user interrupts then ends the agent, with StopCut. If false,
+	// the user is asked what the agent is to do instead.
+	Listens bool
 	Raw     bool // the results of tools are data for a program, see tool.Call
 }
 
@@ -232,12 +236,14 @@ type run struct {
 	quiet   bool            // what the model says is not shown
 	caller  string          // who calls tools
 	seat    sync.Mutex
-	leave   func() // gives back its place among the agents of the run; nil if it has none
-	last    string // the key of the last turn if it is from the log, "" if it was had now
-	heeded  int    // the number of the turn before which users were heard, from 1
-	idRoot  string // what the IDs of messages begin with
-	added   int    // messages so far
-	trimmed int    // the number of the turn before which the conversation was summed up last, from 1
+	leave   func()          // gives back its place among the agents of the run; nil if it has none
+	last    string          // the key of the last turn if it is from the log, "" if it was had now
+	broke   <-chan struct{} // closed when a user interrupts its turn
+	by      func() []string // the requests for that
+	heeded  int             // the number of the turn before which users were heard, from 1
+	idRoot  string          // what the IDs of messages begin with
+	added   int             // messages so far
+	trimmed int             // the number of the turn before which the conversation was summed up last, from 1
 }
 
 // maxPrompt is the maximum size of a prompt in bytes, about 250,000 tokens. Every turn of every parallel agent copies its prompt several times.
@@ -430,7 +436,10 @@ func (r *run) turn(ctx context.Context) (done bool, err error) {
 		r.out.Text = text
 	}
 	calls := resp.Message.Calls()
-	if len(calls) == 0 {
+	switch {
+	case resp.Stop == mail.StopInterrupted:
+		return r.whatNow(ctx)
+	case len(calls) == 0:
 		return r.said(resp)
 	}
 	results, err := r.callAll(ctx, n, 0, calls)
@@ -480,6 +489,9 @@ func (r *run) converse(ctx context.Context, n int, hint string) (*model.Response
 	if err != nil {
 		return nil, err
 	}
+	turn, by, stop := r.scope.Interruptible(ctx, r.work.Key)
+	defer stop()
+	r.by = by
 	for {
 		req := &model.Request{System: r.Prompt, Messages: r.out.Messages, Tools: r.specs, MaxTokens: r.Limits.MaxTokens}
 		if r.Finish != "" && r.out.Turns == r.turns {
@@ -488,7 +500,7 @@ func (r *run) converse(ctx context.Context, n int, hint string) (*model.Response
 		if r.Finish == "" {
 			req.Schema = r.Schema
 		}
-		resp, err := r.ask(ctx, turnKey(r.prefix, n), req, hint)
+		resp, err := r.ask(ctx, turn, turnKey(r.prefix, n), req, hint)
 		if unreadable.is(err) {
 			told++
 			if again, cerr := r.complain(ctx, turnKey(r.prefix, n), told, err); cerr != nil || !again {

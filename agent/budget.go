@@ -44,15 +44,20 @@ func (r *run) low() string {
 // estimate returns what a turn is likely to cost. It may be too high or too low: the actual cost is
 // known after the turn.
 func (r *run) estimate(req *model.Request) runlog.Amount {
-	bytes := len(req.System)
-	for _, m := range req.Messages {
-		bytes += size(m)
-	}
 	out := req.MaxTokens
 	if out <= 0 {
 		out = outputTokens
 	}
-	return r.amount(model.Usage{In: bytes / bytesPerToken, Out: out})
+	return r.amount(model.Usage{In: r.tokens(req), Out: out})
+}
+
+// tokens returns about how many tokens a request has.
+func (r *run) tokens(req *model.Request) int {
+	bytes := len(req.System)
+	for _, m := range req.Messages {
+		bytes += size(m)
+	}
+	return bytes / bytesPerToken
 }
 
 // size returns how many bytes of a message a model reads.

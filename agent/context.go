@@ -135,7 +135,7 @@ func (r *run) shrink(ctx context.Context, key string, refused bool) (bool, error
 	}
 	req := &model.Request{System: summaryPrompt, Messages: []model.Message{model.UserText(written(r.out.Messages[:last], most))}}
 	r.quiet = true // a summary is not what the agent says
-	resp, err := r.ask(ctx, key, req, "")
+	resp, err := r.ask(ctx, ctx, key, req, "")
 	r.quiet = false
 	if tooLong.is(err) && !refused { // the window is smaller than was said: the turn will be refused, and tell
 		return false, nil

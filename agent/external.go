@@ -14,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/external"
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -65,6 +66,7 @@ type outside struct {
 	refused string          // what was denied since the prompt
 	lost    []string        // what the agent was to be told of an interruption, until it goes on
 	said    bool            // it has said something since then
+	off     bool            // a user broke off its last turn
 }
 
 // outsideCall is a call that an external agent makes.
@@ -214,6 +216,7 @@ func (o *outside) turn(ctx context.Context) (ended bool, err error) {
 	if out.Done && o.refused != "" && !o.said { // some agents stop where they are denied something
 		o.prompt = "The user denied this: " + o.refused + "\nGo on without it, and say what you could not do."
 	}
+	o.off = out.Stop == mail.StopInterrupted
 	if o.out.Stop = StopSaid; out.Stop == model.StopLength || out.Stop == model.StopFilter {
 		o.out.Stop = StopCut
 	}
@@ -223,7 +226,11 @@ func (o *outside) turn(ctx context.Context) (ended bool, err error) {
 // finish accepts the agent's answer, or sets the prompt that it needs to go on: its answer does not fit, or a user has sent a message.
 func (o *outside) finish(ctx context.Context) (ended bool, err error) {
 	at := len(o.out.Messages)
-	if o.Schema != nil {
+	if o.off {
+		if _, err = o.whatNow(ctx); err != nil {
+			return false, err
+		}
+	} else if o.Schema != nil {
 		if _, err = o.fits(o.out.Text); err != nil {
 			return false, err
 		}
@@ -302,10 +309,21 @@ func (o *outside) step(ctx context.Context, key, kind string) (*external.Stepped
 		_ = json.Unmarshal(output, &out) // it was encoded as one
 		return runlog.Amount{Turns: turns, Tokens: int64(out.Usage.In) + int64(out.Usage.Out), Money: out.Money}
 	}
-	out, err := journal.Do(ctx, o.scope, e, func(ctx context.Context, _ string) (*external.Stepped, error) {
+	turn, by, stop := o.scope.Interruptible(ctx, o.work.Key)
+	defer stop()
+	out, err := journal.Do(ctx, o.scope, e, func(context.Context, string) (*external.Stepped, error) {
 		traced := o.with(s)
 		traced.Trace = o.scope.Traceparent(key)
-		return o.x.Step(ctx, traced)
+		out, err := o.x.Step(turn, traced)
+		if !broken(turn) || err == nil && !out.Lost {
+			return out, err
+		}
+		if err != nil {
+			out = &external.Stepped{}
+		}
+		out.Lost, out.Done, out.Stop = false, true, mail.StopInterrupted
+		out.Message.Parts = append(out.Message.Parts, model.Part{Kind: model.Text, Text: brokenOff})
+		return nil, &brokenError{mail.ErrInterrupted, out, by()}
 	})
 	var happened *journal.HappenedError
 	if errors.As(err, &happened) {

@@ -205,6 +205,8 @@ func (r *run) waitUntil(ctx context.Context, until time.Time) error {
 		case <-r.Clock.After(left):
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-r.broke:
+			return context.Cause(ctx) // the turn is over
 		case <-r.work.Stopped:
 			return pregel.ErrStopped // nobody should have to wait for somebody who waits
 		}

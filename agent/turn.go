@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,9 +13,11 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/hook"
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/runlog"
 )
 
 // Ask performs one model turn for a task that is not an agent, such as a choice or a summary. Like a turn of an agent, it is an effect in the log and
@@ -40,7 +43,7 @@ func Ask(ctx context.Context, scope *journal.Scope, m model.Model, key string, r
 	for err == nil {
 		turn := *req
 		turn.Messages = r.out.Messages
-		resp, failed := r.ask(ctx, key, &turn, "")
+		resp, failed := r.ask(ctx, ctx, key, &turn, "")
 		if !unreadable.is(failed) {
 			return resp, failed
 		}
@@ -115,6 +118,63 @@ func (e *cutError) Partial() json.RawMessage {
 	return b
 }
 
+// brokenOff is the end of the conversation's part of a turn that a user broke off. A user and a model read it.
+const brokenOff = "\n\n*(broken off)*"
+
+// A brokenError ends a turn that a user broke off, with its outcome.
+type brokenError struct {
+	error
+	turn any // a model.Response, or the step of an external agent
+	by   []string
+}
+
+// Interrupted implements an interface of package journal.
+func (e *brokenError) Interrupted() (output json.RawMessage, by []string) {
+	b, _ := json.Marshal(e.turn)
+	return b, e.by
+}
+
+// broken reports whether a user has broken off a turn.
+func broken(turn context.Context) bool { return errors.Is(context.Cause(turn), mail.ErrInterrupted) }
+
+// breaks returns the error of a turn that a user broke off. Calls that the model had begun are not among what it said.
+func (r *run) breaks(said model.Response) error {
+	said.Stop, said.Message.Role = mail.StopInterrupted, model.Assistant
+	said.Message.Parts = append(said.Message.Parts, model.Part{Kind: model.Text, Text: brokenOff})
+	return &brokenError{mail.ErrInterrupted, said, r.by()}
+}
+
+// whatNow ends a turn that a user broke off: the agent goes on with what the user has said meanwhile, or else is told now, or ends.
+func (r *run) whatNow(ctx context.Context) (done bool, err error) {
+	r.turns = max(r.turns, r.out.Turns+1)
+	r.out.Stop = StopCut
+	if r.work.Listens || r.Headless || r.scope.Run() == "" {
+		return true, nil // and yet it hears what was said, see Run
+	}
+	if more, err := r.heed(ctx, r.out.Turns, r.last); more || err != nil {
+		return false, err
+	}
+	q := &runlog.Question{
+		Key: fmt.Sprintf("%sinterrupted-%d", r.prefix, r.out.Turns), Kind: runlog.QuestionAsk, Agent: r.Name,
+		Text: "You interrupted " + r.Name + ". What is it to do now? If you deny this, it ends with what it has.",
+	}
+	r.rise()
+	answer, err := r.scope.Ask(ctx, q)
+	if errors.Is(err, journal.ErrDenied) {
+		return true, nil
+	}
+	var text string
+	if err == nil {
+		err = json.Unmarshal(answer, &text)
+	}
+	if err != nil {
+		return false, err
+	}
+	r.know(text)
+	r.add(model.UserText(text))
+	return false, nil
+}
+
 // heard collects what a model says in a turn, for the case that the turn fails.
 type heard struct {
 	said  model.Response // but for what is in text
@@ -153,8 +213,9 @@ type delta struct {
 	Text  string `json:"text"`
 }
 
-// ask gets a turn from the model, or from the log if it is recorded. It waits for rate limits to pass.
-func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint string) (*model.Response, error) {
+// ask gets a turn from the model, or from the log if it is recorded. It waits for rate limits to pass. The context turn is ctx, or ends when a user
+// interrupts the turn.
+func (r *run) ask(ctx, turn context.Context, key string, asked *model.Request, hint string) (*model.Response, error) {
 	bare := *asked
 	req := &bare
 	req.Messages = slices.Clone(req.Messages)
@@ -174,17 +235,20 @@ func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint st
 		Key: key, Kind: "model", Name: r.Model.Name(), Repeat: journal.RepeatByKey, Hash: hash,
 		Hint: hint, Cost: r.estimate(req), Spent: r.spent,
 	}
+	r.broke = turn.Done()
 	waited, err := r.rest(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	for ; ; waited++ {
-		if known, err := r.obey(ctx, key, waited+1); err != nil {
-			return nil, err
-		} else if known {
-			continue
+		if !broken(turn) {
+			if known, err := r.obey(ctx, key, waited+1); err != nil {
+				return nil, err
+			} else if known {
+				continue
+			}
 		}
-		if err := r.sit(ctx); err != nil {
+		if err := r.sit(turn); err != nil && !broken(turn) {
 			return nil, err
 		}
 		resp, err := journal.Do(ctx, r.scope, effect, func(ctx context.Context, key string) (*model.Response, error) {
@@ -196,7 +260,10 @@ func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint st
 			keyed.Messages = slices.Clone(req.Messages)
 			var sofar heard
 			begun := false
-			resp, err := hook.Model(ctx, r.at(r.Model.Name()), &keyed, func(ctx context.Context, req *model.Request) (*model.Response, error) {
+			if broken(turn) {
+				return nil, r.breaks(sofar.said)
+			}
+			resp, err := hook.Model(turn, r.at(r.Model.Name()), &keyed, func(ctx context.Context, req *model.Request) (*model.Response, error) {
 				return model.Collect(r.Model.Generate(ctx, req), func(p model.Part) {
 					if output := p.Kind != model.UsagePart && p.Kind != model.Stop; output && !begun {
 						begun = true
@@ -207,8 +274,12 @@ func (r *run) ask(ctx context.Context, key string, asked *model.Request, hint st
 					}
 				})
 			})
+			if sofar.flush(); err != nil && broken(turn) {
+				known, text := &sofar.said.Usage, sofar.said.Message.Text()
+				known.In, known.Out = cmp.Or(known.In, r.tokens(req)), max(known.Out, len(text)/bytesPerToken)
+				return nil, r.breaks(sofar.said)
+			}
 			if err != nil && sofar.count > 0 {
-				sofar.flush()
 				err = &cutError{err, sofar.said}
 			}
 			if resp != nil {

@@ -20,6 +20,7 @@ type cancels struct {
 	pause *runlog.RunPaused  // what was asked for, nil for nothing
 	rest  func()             // see OnPause
 	mail  []unlisted.Request // for agents; those that were handled leave when somebody looks
+	turns map[string]func()  // ends the model turns that are under way, by the paths of their agents
 }
 
 // CancelPart cancels the part of the run at the path, and reports whether it was running. If it begins later, it is cancelled at once.
@@ -108,9 +109,12 @@ func (j *Journal) handle(ctx context.Context, r *unlisted.Request) error {
 		return j.rebudget(ctx, r)
 	case unlisted.KindLend:
 		return j.lend(ctx, r)
-	case unlisted.KindSteer:
+	case unlisted.KindSteer, unlisted.KindInterrupt:
 		j.cancels.mu.Lock()
 		j.cancels.mail = append(j.cancels.mail, *r)
+		if end := j.cancels.turns[r.Path]; end != nil && r.Kind == unlisted.KindInterrupt {
+			end()
+		}
 		j.cancels.mu.Unlock()
 	}
 	return nil

@@ -142,6 +142,10 @@ func (s *Scope) do(ctx context.Context, e *Effect) (json.RawMessage, error) {
 	took := cmp.Or(e.Took, max(0, j.opt.Now().Sub(begun))).Milliseconds()
 	outcome := runlog.Settled{Key: e.Key, Kind: e.Kind, Name: e.Name, Took: took, First: s.sinceFirst(e.Key, begun)}
 	j.fail("effect.after")
+	if by, ok := errors.AsType[interrupted](err); ok {
+		out, outcome.Interrupted = by.Interrupted()
+		err = nil
+	}
 	if err != nil {
 		outcome.Partial = partial(err)
 	}

@@ -81,7 +81,9 @@ func (s *Scope) Steered(ctx context.Context, key, agent, work, turn, before stri
 	if _, begun := s.Hint(turn); !told && !begun && (before == "" || s.j.endsWith(s.path, before)) {
 		_ = s.Afresh(func() error {
 			_ = s.j.Look(ctx) // what cannot be read now is read before a later turn
-			said = s.j.said(strings.TrimSuffix(s.path+"/"+work, "/"))
+			if path := strings.TrimSuffix(s.path+"/"+work, "/"); len(s.j.interrupts(path)) == 0 { // else after the turn that is broken off
+				said = s.j.said(path)
+			}
 			return nil
 		})
 	}
@@ -152,6 +154,7 @@ func (j *Journal) said(path string) (all []mail.Message) {
 			m.Compact = other.Compact
 		}
 		switch {
+		case r.Kind != unlisted.KindSteer:
 		case m.Compact && (r.Path == path || r.Path == "" && !strings.Contains(path, "/")):
 			all = append(all, m)
 		case !m.Compact && visitOf(path, r.Path) && json.Unmarshal(r.Data, &m.Text) == nil:

@@ -156,6 +156,9 @@ func (v *recovered) note(r *runlog.Record) error {
 		for _, m := range mail.SteeringOf(d) {
 			v.close(m.Request)
 		}
+		for _, request := range d.Interrupted {
+			v.close(request)
+		}
 		put(&m.settled, d.Key, *d)
 		put(&m.intents, d.Key, intents{n: m.intents[d.Key].n})
 		v.ledger.settle(m, d)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/carry"
+	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -269,6 +270,8 @@ func (s *script) perform(ctx context.Context, of *Scope, e *Effect) (json.RawMes
 	var was runlog.Settled
 	if err = json.Unmarshal(s.recs[i].Data, &was); err == nil && was.Error != "" {
 		err = &ReplayedError{was.Error, was.Spent == nil, was.Partial}
+	} else if err == nil && len(was.Interrupted) > 0 {
+		err = &wasInterrupted{mail.ErrInterrupted, was.Output, was.Interrupted}
 	}
 	return was.Output, err
 }

@@ -256,7 +256,9 @@ type Settled struct {
 	Spent  *Amount         `json:"spent,omitempty"` // what it did cost
 	// Partial is what there was of the output when the effect failed: of a turn of a model, the text and the usage so far.
 	Partial json.RawMessage `json:"partial,omitempty"`
-	Took    int64           `json:"took_ms,omitempty"` // 0 if it is not known
+	// Interrupted are the requests of users for which a turn of a model was broken off. Output has the text so far.
+	Interrupted []string `json:"interrupted,omitempty"`
+	Took        int64    `json:"took_ms,omitempty"` // 0 if it is not known
 	// First is how long it took to the first output: of a turn of a model, to the first token. It is 0 if that is not known.
 	First int64 `json:"first_ms,omitempty"`
 }

@@ -5,6 +5,7 @@ package mail
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -113,10 +114,16 @@ func Ends(r *runlog.Record, agent string) bool {
 	return within(r.Path+"/"+d.Key) || within(r.Path+"/"+strings.TrimPrefix(d.Key, "job/")) // of a node, or of a team
 }
 
-// Told reports whether a record shows that an agent received the message with that request ID.
+// ErrInterrupted is the cause of the end of a model turn that a user broke off.
+var ErrInterrupted = errors.New("a user interrupted the turn")
+
+// StopInterrupted is the model.StopCode of such a turn.
+const StopInterrupted = "interrupted"
+
+// Told reports whether a record shows that an agent received the message with that request ID, or was interrupted by it.
 func Told(r *runlog.Record, request string) bool {
 	d := Settled(r)
-	return d != nil && slices.ContainsFunc(SteeringOf(d), func(m Message) bool { return m.Request == request })
+	return d != nil && (slices.Contains(d.Interrupted, request) || slices.ContainsFunc(SteeringOf(d), func(m Message) bool { return m.Request == request }))
 }
 
 // Settled decodes a record that holds the outcome of an effect. It returns nil for any other record.

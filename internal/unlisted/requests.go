@@ -30,6 +30,8 @@ const (
 	// KindSteer adds a user's message to the conversation of the agent at that path, before its next turn. Data is a string. With the data
 	// Compact, the agent sums up its conversation instead. A Path of "" then means the next agent that is a task of the run itself.
 	KindSteer runlog.Kind = "steer.requested"
+	// KindInterrupt ends the current model turn of the agent at that path, or the next one if none is under way.
+	KindInterrupt runlog.Kind = "interrupt.requested"
 )
 
 // Compact is the data of a request of KindSteer that has no text: the agent sums up its conversation before its next turn.

@@ -228,6 +228,7 @@ func (d *delegate) work(ctx context.Context, t *graph.Task, crew *Crew, s *state
 		Links:    named(s),
 		State:    func() (json.RawMessage, error) { return json.Marshal(s) },
 		Stopped:  t.Stopped(),
+		Listens:  s.Chat,
 	}
 	out, err := k.converse(&lead, w)
 	if s.Chat && err == nil {
