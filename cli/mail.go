@@ -94,14 +94,44 @@ of its model is nearly full. A chat that waits for a message does so before the 
 	})
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent's path (default: the lead)")
 	cmd.Flags().BoolVar(&short, "compact", false, "sum up the conversation instead of a text")
-	a.completeRun(cmd, "agent", func(ctx context.Context, _ *superstep.Engine, info runlog.Info) (out []string, err error) {
-		agents, err := mail.Agents(runlog.Records(ctx, a.store, info.ID, 0))
-		for _, m := range agents {
-			out = append(out, word(m.Path, m.Name))
-		}
-		return out, err
-	})
+	a.completeRun(cmd, "agent", a.agentsOf)
 	return cmd
+}
+
+// agentsOf completes the paths of the agents of a run that work.
+func (a *app) agentsOf(ctx context.Context, _ *superstep.Engine, info runlog.Info) (out []string, err error) {
+	agents, err := mail.Agents(runlog.Records(ctx, a.store, info.ID, 0))
+	for _, m := range agents {
+		out = append(out, word(m.Path, m.Name))
+	}
+	return out, err
+}
+
+func runsInterrupt(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "interrupt ID [PATH]", SuggestFor: []string{"break"}, Short: "Break off what an agent of a run says, in any process",
+		Args: nargs(1, 2, "runs interrupt: name the run, and the agent unless it is the lead: ID [PATH]"), ValidArgsFunction: a.ids,
+		Long: `Break off what an agent of a run says, in any process
+
+The current turn of the agent's model ends at once. What it has said stays in the conversation, marked as broken off, and its
+tokens count. A chat then reads the messages that were sent meanwhile, or waits for one; any other agent asks what it is to do.
+While the agent calls tools, they end first, and its next turn does not begin. Without PATH it is the lead, the first agent that runs.`,
+		Example: examples(a.cfg.Name, "runs interrupt @last", "", `runs interrupt 7f3a 'work/task[1.1]/explorer'`, ""),
+		RunE: a.onRun(func(ctx context.Context, e *superstep.Engine, info runlog.Info, args []string) (err error) {
+			agent := strings.Join(args[1:], "")
+			if err := e.Interrupt(ctx, info.ID, agent); err != nil {
+				return err
+			}
+			if info, err = e.Find(ctx, info.ID); err != nil {
+				return err
+			}
+			text := "the agent's turn is broken off, or the next one once its tools have ended"
+			if waits := later(a, &info); waits != "" && info.Status != runlog.Paused {
+				text = "the turn is broken off in run " + info.ID + waits
+			}
+			return a.tell(map[string]any{"run": info.ID, "status": info.Status, "agent": agent}, text)
+		}),
+	}
 }
 
 // askCompact asks an agent to sum up its conversation, and tells when it does.

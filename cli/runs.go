@@ -29,7 +29,7 @@ func runsCommand(a *app) *cobra.Command {
 		Use: "runs", Short: "List, show, resume, answer, cancel, fork, replay and remove runs",
 		Example: examples(n, "runs list", "", "runs show @last", "", "runs resume 7f3a", "", `runs answer @last write=yes`, ""),
 	}
-	runs.AddCommand(runsList(a), runsShow(a), runsOpen(a), runsWatch(a), runsResume(a), runsAnswer(a), runsPause(a), runsBudget(a), runsSteer(a), runsCancel(a), runsRemove(a),
+	runs.AddCommand(runsList(a), runsShow(a), runsOpen(a), runsWatch(a), runsResume(a), runsAnswer(a), runsPause(a), runsBudget(a), runsSteer(a), runsInterrupt(a), runsCancel(a), runsRemove(a),
 		runsResolve(a), runsHistory(a), runsFork(a), runsDiff(a), runsReplay(a), runsDu(a), runsGC(a),
 		runsExport(a), runsImport(a), runsTrust(a), runsDistil(a))
 	return listFirst(a, runs)

@@ -312,6 +312,11 @@ func (s *server) stopAgent(ctx context.Context, id string, form url.Values) (str
 	return "", s.engine.CancelAgent(ctx, id, form.Get("agent"))
 }
 
+// interrupt breaks off the current turn of an agent, the lead if none is named.
+func (s *server) interrupt(ctx context.Context, id string, form url.Values) (string, error) {
+	return "", s.engine.Interrupt(ctx, id, form.Get("agent"))
+}
+
 // budget raises the budget, and continues the run if it waits for that.
 func (s *server) budget(ctx context.Context, id string, form url.Values) (string, error) {
 	var b runlog.Budget
@@ -499,7 +504,7 @@ func (s *server) register() {
 	s.registerAPI()
 	s.action("POST /runs/bulk", s.bulk)
 	for name, do := range map[string]func(ctx context.Context, id string, form url.Values) (string, error){
-		"answer": s.answer, "pause": s.pause, "cancel": s.cancel, "resume": s.resume, "steer": s.steer, "stop": s.stopAgent,
+		"answer": s.answer, "pause": s.pause, "cancel": s.cancel, "resume": s.resume, "steer": s.steer, "stop": s.stopAgent, "interrupt": s.interrupt,
 		"budget": s.budget, "fork": s.fork, "rerun": s.rerun,
 	} {
 		s.action("POST /runs/{id}/"+name, s.runAct(do))

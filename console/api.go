@@ -45,6 +45,7 @@ func (s *server) operations() []operation {
 	steer := json.RawMessage(`{"type":"object","required":["text"],"properties":{"text":{"type":"string"},"agent":{"type":"string"}},"additionalProperties":false}`)
 	budget := json.RawMessage(`{"type":"object","properties":{"money":{"type":"number","description":"in US dollars"},"tokens":{"type":"integer"},"turns":{"type":"integer"},"calls":{"type":"integer"}},"additionalProperties":false}`)
 	stop := json.RawMessage(`{"type":"object","required":["agent"],"properties":{"agent":{"type":"string","description":"its path"}},"additionalProperties":false}`)
+	interrupt := json.RawMessage(`{"type":"object","properties":{"agent":{"type":"string","description":"its path, the lead if left out"}},"additionalProperties":false}`)
 	approve := json.RawMessage(`{"type":"object","properties":{"replace":{"type":"boolean"}},"additionalProperties":false}`)
 	forget := json.RawMessage(`{"type":"object","required":["rule"],"properties":{"rule":{"type":"string"}},"additionalProperties":false}`)
 	lint := json.RawMessage(`{"type":"object","required":["text"],"properties":{"text":{"type":"string"},"name":{"type":"string"}},"additionalProperties":false}`)
@@ -67,6 +68,7 @@ func (s *server) operations() []operation {
 		{"POST", "/runs/{id}/fork", "Make a new run of a point of this one", nil, fork, "json", operating, id(s.fork)},
 		{"GET", "/runs/{id}/fork", "What a fork would be, before it is made", []string{"from: the point", "set: changes of the state, one to a line"}, nil, "json", viewing, s.apiPreview},
 		{"POST", "/runs/{id}/stop", "Stop one agent", nil, stop, "json", operating, id(s.stopAgent)},
+		{"POST", "/runs/{id}/interrupt", "Break off the current turn of an agent", nil, interrupt, "json", operating, id(s.interrupt)},
 		{"GET", "/runs/{id}/history", "The checkpoints of a run with their states", []string{"inside: a task, for those of the graph inside of it"}, nil, "json", viewing, s.apiHistory},
 		{"GET", "/runs/{id}/export", "A run as a file that can be imported, as JSON Lines", nil, nil, "jsonl", viewing, s.exportHandler},
 		{"GET", "/diff", "How two runs differ", []string{"a: a run", "b: another run"}, nil, "json", viewing, s.apiDiff},

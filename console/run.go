@@ -280,6 +280,10 @@ func (p *runPage) actions(status runlog.Status) []action {
 	cancel := action{"Cancel", "cancel", "It ends for good.", command("cancel"), true}
 	switch status {
 	case runlog.Running:
+		if slices.ContainsFunc(p.r.Active(), func(t *transcript.Task) bool { return len(t.Agents) > 0 }) {
+			interrupt := action{"Interrupt", "interrupt", "The agent's current turn ends. What it has said stays.", command("interrupt"), false}
+			return []action{interrupt, pause, cancel}
+		}
 		return []action{pause, cancel}
 	case runlog.Completed, runlog.Cancelled:
 		return nil

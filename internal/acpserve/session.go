@@ -349,12 +349,14 @@ func (x *session) await(ctx context.Context, t *turn) (sdk.StopReason, error) {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 		defer stop()
 		if chat {
-			_ = x.server.engine.Cancel(ctx, v.id) // what is under way ends at once
+			if !x.interrupt(ctx, t) {
+				_ = x.server.engine.Cancel(ctx, v.id) // what is under way ends at once
+			}
 		} else if x.server.engine.Pause(ctx, v.id, "person") != nil {
 			x.say("_Run " + v.id + " pauses when the steps that are running have ended. /resume resumes it._")
 			return sdk.StopReasonCancelled, nil
 		}
-		_ = x.wait(ctx, func() bool { return !v.following || v.run.Status != runlog.Running })
+		_ = x.wait(ctx, func() bool { return !v.following || v.run.Status != runlog.Running || v.run.AwaitsMessage() })
 	}
 	if cancelled {
 		return sdk.StopReasonCancelled, nil
@@ -433,8 +435,20 @@ func (v *view) closing() (text string, stop sdk.StopReason) {
 	return fmt.Sprintf("_Run %s is %s. /resume resumes it._", v.id, r.Status), stop
 }
 
-// cancel ends the turn. A workflow pauses. The run of a chat is cancelled, so that nothing of the turn is repeated; the next message continues the chat in
-// a run that knows what was said.
+// interrupt breaks off what the lead of a chat says, and reports whether the chat then waits for the next message. It does not while tools are running or
+// something is asked.
+func (x *session) interrupt(ctx context.Context, t *turn) bool {
+	ctx, stop := context.WithTimeout(ctx, stopTime/2)
+	defer stop()
+	x.mu.Lock()
+	asks := slices.ContainsFunc(t.view.run.Open(), func(q *transcript.Question) bool { return q.Kind != runlog.QuestionMessage })
+	x.mu.Unlock()
+	return !asks && x.server.engine.Interrupt(ctx, t.view.id, "") == nil &&
+		x.wait(ctx, func() bool { return !t.view.following || t.view.run.AwaitsMessage() }) == nil && ctx.Err() == nil
+}
+
+// cancel ends the turn. A workflow pauses. The lead of a chat is interrupted; if it does something else than talk, its run is cancelled, so that nothing of
+// the turn is repeated, and the next message continues the chat in a run that knows what was said.
 func (x *session) cancel(context.Context, *params) (any, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

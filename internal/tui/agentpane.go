@@ -351,7 +351,7 @@ func (p *agentPane) key(k tea.KeyPressMsg) tea.Cmd {
 	case t.keys.is(k, "runs"):
 		return t.showRuns()
 	case t.keys.is(k, "stopAgent"):
-		return t.stopAgent(task, k)
+		return t.stopAgent(task)
 	case t.keys.is(k, "nextAgent"), t.keys.is(k, "prevAgent"):
 		beside := p.beside(task)
 		by := 1
@@ -466,8 +466,8 @@ func (t *Terminal) addressed() string {
 	return ""
 }
 
-// stopAgent stops a sub-agent when Esc is pressed twice, or a letter and the question are answered, or says why it cannot be stopped alone.
-func (t *Terminal) stopAgent(task *transcript.Task, k tea.KeyPressMsg) tea.Cmd {
+// stopAgent stops a sub-agent when a question is answered, or says why it cannot be stopped alone.
+func (t *Terminal) stopAgent(task *transcript.Task) tea.Cmd {
 	switch {
 	case task == nil || t.run == nil:
 		t.say("no agent is selected")
@@ -486,12 +486,7 @@ func (t *Terminal) stopAgent(task *transcript.Task, k tea.KeyPressMsg) tea.Cmd {
 	if task.Depth == 0 { // its lead is all there is
 		name, then, stop = "the agent", "at its next checkpoint; a message resumes it", t.stopRun
 	}
-	switch {
-	case k.Text != "":
-		t.asks("Stop "+name+"?", then, stop)
-	case t.sure.pressed(t, "stop "+task.Path, "the same key again stops "+name+"; "+then):
-		return stop()
-	}
+	t.asks("Stop "+name+"?", then, stop)
 	return nil
 }
 
@@ -516,7 +511,27 @@ func (t *Terminal) stopAgentAt(task *transcript.Task) tea.Cmd {
 	}, nil)
 }
 
-// escapes reports whether Esc was pressed in an empty composer over a run that works: twice stops its agent.
+// interrupt breaks off the turn of an agent when Esc is pressed twice.
+func (t *Terminal) interrupt(task *transcript.Task) tea.Cmd {
+	switch {
+	case task == nil || len(task.Agents) == 0:
+		t.say("no agent is selected")
+		return nil
+	case task.Ended():
+		t.say(transcript.Line(called(task)) + " has ended")
+		return nil
+	}
+	id, name := t.run.id, transcript.Line(called(task))
+	path := strings.TrimSuffix(task.Path+"/"+task.Agents[len(task.Agents)-1].Use, "/")
+	if !t.sure.pressed(t, "interrupt "+path, "the same key again interrupts "+name+": what it said stays, and it hears you next") {
+		return nil
+	}
+	return t.do("interrupting "+name, func(ctx context.Context, e *superstep.Engine) error { return e.Interrupt(ctx, id, path) }, func() {
+		t.say(name + " is interrupted, or will be once its tools have ended")
+	})
+}
+
+// escapes reports whether Esc was pressed in an empty composer over a run that works: twice interrupts its agent.
 func (t *Terminal) escapes() bool {
 	return t.focus == onComposer && len(t.panes) == 0 && t.view != nil && t.compose.empty() && !t.compose.completing() && t.moves()
 }

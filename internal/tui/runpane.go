@@ -670,7 +670,7 @@ func (v *runPane) key(k tea.KeyPressMsg) tea.Cmd {
 		t.compose.set("/budget " + limit)
 		t.setFocus(onComposer)
 	case t.keys.is(k, "stopAgent"):
-		return t.stopAgent(v.chosen(), k)
+		return t.stopAgent(v.chosen())
 	case t.keys.is(k, "open"):
 		if task := v.chosen(); task != nil {
 			return t.openAgent(task.Path)

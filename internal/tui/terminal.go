@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -119,38 +121,39 @@ type Terminal struct {
 	keys    *keymap
 	send    func(tea.Msg)
 
-	mu      sync.Mutex
-	engine  *superstep.Engine // nil until it is open
-	dirty   bool
-	width   int
-	height  int
-	frame   int
-	focus   focus
-	runs    map[string]*following
-	run     *following // that is shown, nil for the start page
-	view    *runPane   // of that run
-	panes   []pane     // that cover it, the last on top
-	card    *cardView  // nil if nothing is asked
-	compose *composer
-	inbox   []host.InboxItem
-	recent  []runlog.Info // the newest runs of the store
-	looked  time.Time     // when those were read
-	looking bool          // they are being read
-	stale   bool          // something was asked or answered since
-	trouble error         // why they could not be read the last time
-	home    *startPane
-	sure    twice // about what cannot be taken back
-	presses int   // of keys so far
-	catalog *Catalog
-	prompts []string // the lines of the last list of prompts
-	model   string   // of the next run, "" for the one that is configured
-	before  []string // the runs that were shown before this one, the last on top
-	notice  string   // the last thing that was reported, until the next key
-	failed  bool     // it is an error
-	hinted  int      // how many lines at the end it took when it was last drawn
-	quits   time.Time
-	blurred bool
-	rang    map[string]bool // questions that have rung, by cardKey
+	mu       sync.Mutex
+	engine   *superstep.Engine // nil until it is open
+	dirty    bool
+	width    int
+	height   int
+	frame    int
+	focus    focus
+	runs     map[string]*following
+	run      *following // that is shown, nil for the start page
+	view     *runPane   // of that run
+	panes    []pane     // that cover it, the last on top
+	card     *cardView  // nil if nothing is asked
+	compose  *composer
+	inbox    []host.InboxItem
+	recent   []runlog.Info // the newest runs of the store
+	looked   time.Time     // when those were read
+	looking  bool          // they are being read
+	stale    bool          // something was asked or answered since
+	trouble  error         // why they could not be read the last time
+	home     *startPane
+	sure     twice // about what cannot be taken back
+	presses  int   // of keys so far
+	catalog  *Catalog
+	prompts  []string // the lines of the last list of prompts
+	model    string   // of the next run, "" for the one that is configured
+	before   []string // the runs that were shown before this one, the last on top
+	notice   string   // the last thing that was reported, until the next key
+	failed   bool     // it is an error
+	hinted   int      // how many lines at the end it took when it was last drawn
+	quits    time.Time
+	stopping string // the run that ^C stops at its next checkpoint
+	blurred  bool
+	rang     map[string]bool // questions that have rung, by cardKey
 	deck
 	then []tea.Cmd // what a doneMsg wants to be carried out
 }
@@ -543,7 +546,7 @@ func (t *Terminal) settle() tea.Cmd {
 func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 	t.presses++
 	if !t.keys.is(k, "stop") {
-		t.quits = time.Time{}
+		t.quits, t.stopping = time.Time{}, ""
 	}
 	if t.failed || !strings.HasSuffix(t.notice, "…") {
 		t.notice, t.failed = "", false
@@ -589,7 +592,7 @@ func (t *Terminal) key(k tea.KeyPressMsg) tea.Cmd {
 		}
 		return nil
 	case t.keys.is(k, "back") && t.card == nil && t.escapes():
-		return t.stopAgent(t.view.chosen(), k)
+		return t.interrupt(t.view.chosen())
 	}
 	switch t.focus {
 	case onCard:
@@ -692,6 +695,8 @@ func (t *Terminal) stopKey() tea.Cmd {
 		t.quits = now
 		t.say("^C again leaves; nothing that runs is stopped by that")
 		return nil
+	case t.stopping == t.run.id:
+		return t.killRun()
 	case now.Sub(t.quits) < 2*time.Second:
 		t.quits = time.Time{}
 		return t.stopRun()
@@ -704,9 +709,34 @@ func (t *Terminal) stopKey() tea.Cmd {
 // stopRun pauses the shown run.
 func (t *Terminal) stopRun() tea.Cmd {
 	id := t.run.id
-	return t.do("stopping run "+id, func(ctx context.Context, e *superstep.Engine) error { return e.Pause(ctx, id, "person") }, func() {
+	t.stopping = id
+	return t.do("stopping run "+id+" at its next checkpoint; ^C kills its process, which loses nothing that is recorded", func(ctx context.Context, e *superstep.Engine) error {
+		return e.Pause(ctx, id, "person")
+	}, func() {
+		t.stopping = ""
 		t.say("run " + id + " is stopped; resume it with /resume, or superstep runs resume " + id)
 	})
+}
+
+// killRun ends the process that executes the shown run, which is being stopped and then stops where its log ends.
+func (t *Terminal) killRun() tea.Cmd {
+	id := t.run.id
+	return t.do("killing run "+id, func(ctx context.Context, e *superstep.Engine) error {
+		info, err := e.Find(ctx, id)
+		if err != nil || info.Status != runlog.Running || info.Owner == "" {
+			return err
+		}
+		at := strings.LastIndexByte(info.Owner, ':')
+		pid, err := strconv.Atoi(info.Owner[at+1:])
+		if host, herr := os.Hostname(); err != nil || herr != nil || host != info.Owner[:max(0, at)] || pid == os.Getpid() {
+			return fmt.Errorf("run %s is executed by %s, which cannot be killed from here; it stops at its next checkpoint", id, info.Owner)
+		}
+		p, err := os.FindProcess(pid)
+		if err != nil {
+			return err
+		}
+		return p.Kill()
+	}, nil)
 }
 
 // View implements tea.Model.
