@@ -80,7 +80,7 @@ func (s *Scope) Steered(ctx context.Context, key, agent, work, turn, before stri
 	var said []mail.Message
 	if _, begun := s.Hint(turn); !told && !begun && (before == "" || s.j.endsWith(s.path, before)) {
 		_ = s.Afresh(func() error {
-			_ = s.j.Look(ctx) // what cannot be read now is read before a later turn
+			_ = s.j.Look(ctx)                                                                     // what cannot be read now is read before a later turn
 			if path := strings.TrimSuffix(s.path+"/"+work, "/"); len(s.j.interrupts(path)) == 0 { // else after the turn that is broken off
 				said = s.j.said(path)
 			}
