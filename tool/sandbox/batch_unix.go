@@ -22,6 +22,7 @@ import (
 type batch struct {
 	Began  time.Time // when that was; zero if none runs
 	Known  []string  `json:",omitempty"` // protected files that were there then
+	Heads  []string  `json:",omitempty"` // what repositories were there, by what makes them some
 	Kept   []string  `json:",omitempty"` // files that Superstep's own tools wrote since
 	Masks  []string  `json:",omitempty"` // empty folders that were made to be mounted over
 	Closed []string  `json:",omitempty"` // protected files that commands made and that could not be moved aside; it outlasts the batch
@@ -135,9 +136,10 @@ func (c *Cmd) begin() (finding, error) {
 		notMask := func(name string) bool { return !slices.Contains(now.Masks, name) }
 		found.protected = keep(found.protected, notMask)
 		if alone || now.Began.IsZero() {
-			now.Began, now.Known, now.Kept = time.Now().Add(-settled), existing(found.protected), nil
+			now.Began, now.Known, now.Heads, now.Kept = time.Now().Add(-settled), existing(found.protected), found.heads, nil
 		}
 		t.beat()
+		found.heads = now.Heads
 		c.remember(found, now.Known, now.Kept)
 		if s.Mode() == Namespaces {
 			c.mask(now, found)
@@ -269,7 +271,7 @@ func (c *Cmd) masked(name string) bool {
 	return err == nil && identityOf(&st) == was
 }
 
-func (b *batch) end() { b.Began, b.Known, b.Kept = time.Time{}, nil, nil }
+func (b *batch) end() { b.Began, b.Known, b.Heads, b.Kept = time.Time{}, nil, nil, nil }
 
 // beat notes, by the time of a file, that a command runs.
 func (t *turn) beat() {
@@ -286,7 +288,7 @@ func (s *Sandbox) afterKill(running *os.File, now *batch, alone bool) error {
 		return err
 	}
 	c := &Cmd{s: s}
-	c.remember(finding{}, now.Known, now.Kept)
+	c.remember(finding{heads: now.Heads}, now.Known, now.Kept)
 	found, err := s.look(c)
 	if err != nil {
 		return &ClosedError{Folder: s.opt.Root, Why: err.Error()}

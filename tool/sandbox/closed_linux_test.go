@@ -352,3 +352,57 @@ func TestIndexMarks(t *testing.T) {
 		}
 	})
 }
+
+// What was there before a command is never moved, whatever the command points at it: only what it made itself is.
+func TestMovesOnlyItsOwn(t *testing.T) {
+	modes(t, func(t *testing.T, mode sandbox.Mode) {
+		for name, script := range map[string]string{
+			"link to a secret":       `ln -s ../conf/.env sub/.envrc`,
+			"link to the repository": `ln -s ../.git sub/.claude; ln -s ../../.git sub/in/.git`,
+			"link to a folder":       `ln -s ../src sub/.husky; ln -s .husky sub/.claude; ln -s ../.git/info .git/worktrees; ln -s ../src .git/modules`,
+			"links in a repository":  `mkdir -p sub/.git/hooks; ln -s ../../../src/a sub/.git/hooks/pre-commit; ln -s ../../src sub/.git/info; ln -s ../../src sub/.git/config`,
+			"configuration":          `mkdir sub/.git; printf '[core]\n\thooksPath = in\n\tfsmonitor = ../src/a\n[include]\n\tpath = ../../src/a\n' >sub/.git/config`,
+			"user's configuration":   `git init -q sub; rm -rf sub/.git/hooks; git init -q --bare sub/in; mkdir -p new/.git new/myhooks; touch new/.git/HEAD new/myhooks/pre-commit`,
+			"bare repository":        `touch docs/HEAD docs/objects docs/refs; mkdir -p src/objects src/refs`,
+		} {
+			t.Run(name, func(t *testing.T) {
+				v := newVictim(t, mode)
+				for _, file := range []string{"src/a", "sub/in/b", "sub/myhooks/pre-commit", "docs/config", "docs/hooks/x", "docs/info/x", "src/HEAD", "src/config", "new/x"} {
+					write(t, filepath.Join(v.dir, file), "mine\n")
+				}
+				home := t.TempDir()
+				write(t, home+"/.gitconfig", "[core]\n\thooksPath = myhooks\n")
+				v.s = newSandbox(t, sandbox.Options{Root: v.dir, Cache: v.cache, Mode: mode, Home: home, Hide: isSecret, Protect: isProtected})
+				v.git(t, "add", "-A")
+				v.git(t, "commit", "-qm", "files")
+				before := everything(t, v.dir)
+				out, refusals, err := v.do(t, script)
+				after := everything(t, v.dir)
+				for name, text := range before {
+					if after[name] != text {
+						t.Errorf("%s is not what it was: %q, %s, %q, %v", name, after[name], out, refusals, err)
+					}
+				}
+				v.check(t, out, err)
+			})
+		}
+	})
+}
+
+// everything returns the contents of the files of a project, and those that decide what its repository does.
+func everything(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if rel, _ := filepath.Rel(dir, path); err != nil || !d.Type().IsRegular() || strings.HasPrefix(rel, ".git/") && !strings.HasPrefix(rel, ".git/info/") && rel != ".git/config" && rel != ".git/HEAD" {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all[path] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

@@ -39,6 +39,7 @@ type Cmd struct {
 	watched chan struct{}
 	turn    *turn                    // its part in the batch, nil for none
 	before  map[string]bool          // what is protected and is not its work
+	heads   map[string]bool          // of repositories, that are not its work
 	protect []string                 // what is protected and existed when it started
 	links   map[string]string        // those of them that are symbolic links, with what they held
 	shut    map[string]bool          // folders that could not be listed when it started
@@ -241,15 +242,23 @@ func (c *Cmd) settle() (closed []string, err error) {
 
 // innocent reports whether a protected file is none that the command made.
 func (c *Cmd) innocent(name string) bool {
-	to, link := c.links[name]
-	now, err := os.Readlink(name)
-	for dir := filepath.Dir(name); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if c.before[dir] && within(c.s.top(name), dir) { // as a whole
+	return c.known(name) || c.masked(name) || c.s.keeps(name) || gitKeeps(name) ||
+		c.turn != nil && slices.ContainsFunc(c.turn.kept(), func(path string) bool { return within(name, path) })
+}
+
+// known reports whether a path was there before the command, by itself or in a folder that is protected as a whole, or no command may write it.
+func (c *Cmd) known(name string) bool {
+	top := c.s.top(name)
+	if top == "" || c.heads[name] {
+		return true
+	}
+	for at := name; at != top; at = filepath.Dir(at) {
+		to, link := c.links[at]
+		if now, err := os.Readlink(at); c.before[at] && (!link || err == nil && now == to) {
 			return true
 		}
 	}
-	return c.before[name] && (!link || err == nil && now == to) || c.masked(name) || c.s.keeps(name) || gitKeeps(name) ||
-		c.turn != nil && slices.ContainsFunc(c.turn.kept(), func(path string) bool { return within(name, path) })
+	return false
 }
 
 // A ClosedError says that a sandbox refuses all further commands, since something that decides what runs later, or what agents may do, could
@@ -279,12 +288,15 @@ func (e *ClosedError) Stops() bool { return true }
 // remember notes the protected files before the command starts: those that were found, and those that are known to be nobody's work.
 func (c *Cmd) remember(found finding, known, kept []string) {
 	c.protect, c.links = existing(found.protected), map[string]string{}
-	c.before, c.shut = map[string]bool{}, map[string]bool{}
+	c.before, c.heads, c.shut = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	if !c.s.reads {
 		c.marks = indexes(found.repos)
 	}
 	for _, name := range slices.Concat(known, kept) {
 		c.before[name] = true
+	}
+	for _, name := range found.heads {
+		c.heads[name] = true
 	}
 	for _, name := range found.closed {
 		c.shut[name] = true
@@ -376,7 +388,7 @@ func (s *Sandbox) look(after *Cmd) (finding, error) {
 		}
 		l := looker{hide: s.opt.Hide, protect: s.opt.Protect, home: s.opt.Home}
 		if after != nil {
-			l.open, l.skip = true, after.shut
+			l.open, l.skip, l.known = true, after.shut, after.known
 		}
 		f, err := sc.find(top, l)
 		if err != nil {
@@ -384,6 +396,7 @@ func (s *Sandbox) look(after *Cmd) (finding, error) {
 		}
 		all.hidden, all.protected = append(all.hidden, f.hidden...), append(all.protected, f.protected...)
 		all.closed, all.repos, all.secrets = append(all.closed, f.closed...), append(all.repos, f.repos...), append(all.secrets, f.secrets...)
+		all.heads = append(all.heads, f.heads...)
 	}
 	if after == nil {
 		sh.hidden = grow(sh.hidden, &all.hidden, all.closed, tops)

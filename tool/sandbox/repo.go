@@ -31,20 +31,27 @@ type program struct {
 var gitParts = []string{"hooks", "config", "config.worktree", "commondir", "gitdir", "info", "modules", "worktrees", "rebase-merge", "rebase-apply", "sequencer"}
 
 // executes returns what the repository in a folder executes when its user runs Git there. User are the settings of the user's own
-// configuration.
-func executes(root, dir string, kind repository, home string, user []setting) program {
+// configuration. After a command, only what was there before leads anywhere.
+func executes(root, dir string, kind repository, user []setting, l *looker) program {
 	var p program
+	known := func(name string) bool { return l.known == nil || l.known(name) }
+	more := func(name string) (all []string) {
+		if known(name) {
+			all = behind(root, name)
+		}
+		return all
+	}
 	git := filepath.Join(dir, ".git")
 	switch kind {
 	case linkedRepository:
-		p.runs = append(append(p.runs, git), behind(root, git)...)
+		p.runs = append(append(p.runs, git), more(git)...)
 		return p
 	case bareRepository:
 		git = dir
 	}
 	add := func(name string) {
 		if within(root, name) && name != root && name != dir {
-			p.runs = append(append(p.runs, name), behind(root, name)...)
+			p.runs = append(append(p.runs, name), more(name)...)
 		}
 	}
 	for _, part := range gitParts {
@@ -53,7 +60,7 @@ func executes(root, dir string, kind repository, home string, user []setting) pr
 	hooks := []string{filepath.Join(git, "hooks")}
 	all := slices.Clone(user)
 	for _, name := range []string{"config", "config.worktree"} {
-		own, secret := readConfig(filepath.Join(git, name), home, 10)
+		own, secret := readConfig(filepath.Join(git, name), l.home, 10)
 		all = append(all, own...)
 		if secret {
 			p.secrets = append(p.secrets, filepath.Join(git, name))
@@ -61,12 +68,18 @@ func executes(root, dir string, kind repository, home string, user []setting) pr
 	}
 	modules, _ := filepath.Glob(filepath.Join(globEscape(git), "modules", "*", "config")) // the pattern is valid
 	for _, name := range modules {
-		if _, secret := readConfig(name, home, 0); secret {
+		if _, secret := readConfig(name, l.home, 0); secret {
 			p.secrets = append(p.secrets, name)
 		}
 	}
 	for _, s := range all {
+		if !known(s.file) {
+			continue // it is moved aside
+		}
 		for _, name := range s.paths(dir) {
+			if head := filepath.Join(git, "HEAD"); within(root, name) && !known(head) { // the repository goes, since what it executes may be the user's
+				name = head
+			}
 			add(name)
 			if s.key == "core.hookspath" {
 				hooks = append(hooks, name)
@@ -77,7 +90,7 @@ func executes(root, dir string, kind repository, home string, user []setting) pr
 		entries, _ := os.ReadDir(folder) // one that is not there has none
 		for _, e := range entries {
 			if e.Type()&os.ModeSymlink != 0 {
-				p.runs = append(p.runs, behind(root, filepath.Join(folder, e.Name()))...)
+				p.runs = append(p.runs, more(filepath.Join(folder, e.Name()))...)
 			}
 		}
 	}

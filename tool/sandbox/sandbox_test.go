@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"path/filepath"
@@ -65,7 +66,7 @@ func newSandbox(t testing.TB, o sandbox.Options) *sandbox.Sandbox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Home, o.Environ = home, os.Environ()
+	o.Home, o.Environ = cmp.Or(o.Home, home), os.Environ()
 	s, err := sandbox.New(&o)
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ type finding struct {
 	closed    []string // folders that cannot be listed; they are hidden as a whole
 	repos     []string // folders that hold a repository
 	secrets   []string // configurations of Git with credentials; commands see copies without
+	heads     []string // of repositories, and what others have of one
 }
 
 // errLate says that a look took too long.
@@ -32,9 +33,10 @@ var errMoved = errors.New("its folders were moved while they were looked through
 // A looker decides what a look finds.
 type looker struct {
 	hide, protect func(path string) bool
-	home          string          // of the user's configuration of Git
-	open          bool            // folders of this user that cannot be listed are opened for the look
-	skip          map[string]bool // folders that are not entered
+	home          string                 // of the user's configuration of Git
+	open          bool                   // folders of this user that cannot be listed are opened for the look
+	skip          map[string]bool        // folders that are not entered
+	known         func(path string) bool // what was there before the command that has ended; nil before one starts
 }
 
 // find looks for hidden and protected files below a folder.

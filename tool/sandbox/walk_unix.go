@@ -32,8 +32,9 @@ type folder struct {
 	changed unix.Timespec // which no program can set
 	looked  time.Time
 	repo    repository
-	inner   bool // it is protected as a whole,
-	secret  bool // or hidden
+	heads   []string // what it has of those that make a repository of a folder
+	inner   bool     // it is protected as a whole,
+	secret  bool     // or hidden
 	finds   []find
 	sub     []*folder // that are looked through
 }
@@ -290,16 +291,16 @@ func (w *walk) list(f *folder, at int, secret bool) error {
 	for _, sub := range f.sub {
 		known[sub.name] = sub
 	}
-	f.finds, f.sub, f.repo = nil, nil, noRepository
+	f.finds, f.sub, f.repo, f.heads = nil, nil, noRepository, nil
 	var heads int // of what makes a bare repository for Git, which also takes links, and what another folder has
 	err := readFolder(w.levels[at].fd, w.buffer, func(name string, kind uint32) {
 		path := string(w.path) + "/" + name
 		isFolder, special := kind == unix.S_IFDIR, kind == unix.S_IFSOCK || kind == unix.S_IFBLK || kind == unix.S_IFCHR
 		switch name {
 		case "HEAD", "objects", "refs":
-			heads++
+			heads, f.heads = heads+1, append(f.heads, name)
 		case "commondir":
-			heads += 2
+			heads, f.heads = heads+2, append(f.heads, name)
 		}
 		x := find{name: name, link: kind == unix.S_IFLNK}
 		x.hidden = special || !secret && w.hide != nil && w.hide(path) // a socket leads out, whatever the network is
@@ -308,7 +309,7 @@ func (w *walk) list(f *folder, at int, secret bool) error {
 		case name == ".git":
 			f.repo = linkedRepository
 			if isFolder {
-				f.repo = workRepository
+				f.repo, f.heads = workRepository, append(f.heads, ".git/HEAD")
 			}
 			return
 		case x.hidden || x.protected:
@@ -335,7 +336,7 @@ func (w *walk) tell(f *folder, inside, secret bool) error {
 	for _, x := range f.finds {
 		name := string(w.path) + "/" + x.name
 		var more []string
-		if x.link {
+		if x.link && (w.known == nil || w.known(name)) { // what is behind a link of a command is none of its work
 			more = behind(w.root, name)
 		}
 		if x.hidden && !secret {
@@ -348,11 +349,22 @@ func (w *walk) tell(f *folder, inside, secret bool) error {
 			return err
 		}
 	}
+	var heads []string
+	for _, name := range f.heads {
+		if name = string(w.path) + "/" + name; w.known == nil || !w.known(name) {
+			heads = append(heads, name)
+		}
+	}
+	w.found.heads = append(w.found.heads, heads...)
 	if f.repo == noRepository || inside && !w.open || len(w.path) > longest && !w.open {
 		return nil
 	}
-	r := executes(w.root, string(w.path), f.repo, w.home, w.user())
 	w.found.repos = append(w.found.repos, string(w.path))
+	if f.repo == bareRepository && w.known != nil && len(heads) > 0 { // what else is there may be the user's
+		w.found.protected = append(w.found.protected, heads...)
+		return w.count(len(w.path))
+	}
+	r := executes(w.root, string(w.path), f.repo, w.user(), &w.looker)
 	w.found.protected = append(w.found.protected, r.runs...)
 	w.found.secrets = append(w.found.secrets, r.secrets...)
 	return w.count(len(w.path))
