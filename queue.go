@@ -13,7 +13,7 @@ import (
 // Enqueue creates a run that no process executes yet: a worker takes it, see Serve. Everything that Start checks and pins is checked and pinned here. If a
 // run with the same ID, workflow and inputs exists, whatever its status, Enqueue returns it and changes nothing; if a different run has the ID, the error
 // is a *ConflictError. Queue of opt says what the run needs of its worker; Answer and Observe are not used.
-func (e *Engine) Enqueue(ctx context.Context, name string, inputs json.RawMessage, opt *StartOptions) (runlog.Info, error) {
+func (e *Engine) Enqueue(ctx context.Context, name string, inputs any, opt *StartOptions) (runlog.Info, error) {
 	leave, err := e.enter()
 	if err != nil {
 		return runlog.Info{}, err

@@ -216,9 +216,9 @@ type StartOptions struct {
 	Observe func(runlog.Record, error)
 }
 
-// Start starts a run of a workflow and returns while it executes. Inputs are a JSON object. The run executes until it ends, pauses or fails, or until
-// ctx ends; in the last case it can be resumed.
-func (e *Engine) Start(ctx context.Context, name string, inputs json.RawMessage, opt *StartOptions) (*Run, error) {
+// Start starts a run of a workflow and returns while it executes. The inputs are a value that encodes as a JSON object, such as the In of workflow.New, or
+// that object itself, as json.RawMessage; nil is none. The run executes until it ends, pauses or fails, or until ctx ends; in the last case it can be resumed.
+func (e *Engine) Start(ctx context.Context, name string, inputs any, opt *StartOptions) (*Run, error) {
 	leave, err := e.enter()
 	if err != nil {
 		return nil, err
@@ -254,10 +254,21 @@ func (n *beginning) journal() *journal.Options {
 }
 
 // prepare checks what a new run is made of. It has no effect.
-func (e *Engine) prepare(name string, inputs json.RawMessage, opt *StartOptions) (*beginning, error) {
+func (e *Engine) prepare(name string, given any, opt *StartOptions) (*beginning, error) {
 	w, err := e.Workflows().Find(name)
 	if err != nil {
 		return nil, err
+	}
+	var inputs json.RawMessage
+	switch v := given.(type) {
+	case json.RawMessage:
+		inputs = v
+	case []byte:
+		inputs = v
+	default:
+		if inputs, err = json.Marshal(given); err != nil {
+			return nil, fmt.Errorf("the inputs of %s cannot be encoded: %w", name, err)
+		}
 	}
 	if inputs, err = w.Settle(inputs); err != nil {
 		return nil, err

@@ -654,6 +654,36 @@ func ExampleEngine_Serve() {
 	// Output: stopped: <nil>
 }
 
+// A workflow that is made with types is started with them: the run has the inputs that the same JSON object would have given it.
+func TestStartWithTypes(t *testing.T) {
+	t.Parallel()
+	e := engine(t, runlog.NewMemory(nil), (&rig{}).workflow(t))
+	for id, inputs := range map[string]any{
+		"struct": job{Task: "a"}, "pointer": &job{Task: "a"}, "map": map[string]any{"task": "a"}, "raw": json.RawMessage(`{"task":"a"}`), "bytes": []byte(`{"task":"a"}`),
+	} {
+		run, err := e.Start(t.Context(), "job", inputs, &superstep.StartOptions{ID: id})
+		if err != nil {
+			t.Fatalf("%s: %v", id, err)
+		}
+		if out := ends(t, run, runlog.Completed); string(out.Output) != `"a:12"` {
+			t.Errorf("%s: %s", id, out.Output)
+		}
+		if info, err := e.Enqueue(t.Context(), "job", job{Task: "a"}, &superstep.StartOptions{ID: id}); err != nil || info.Status != runlog.Completed {
+			t.Errorf("%s is another run: %+v, %v", id, info, err)
+		}
+	}
+	for why, inputs := range map[string]any{
+		"cannot be encoded": struct{ Task func() }{}, "task": nil, "tusk": struct {
+			Task string `json:"task"`
+			Tusk string `json:"tusk"`
+		}{"a", "b"}, "object": "a",
+	} {
+		if _, err := e.Start(t.Context(), "job", inputs, nil); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%v: %v, want one with %q", inputs, err, why)
+		}
+	}
+}
+
 // A run that is started again by its ID is resumed, or gives its outcome, and is no other run.
 func TestStartByID(t *testing.T) {
 	t.Parallel()

@@ -2,17 +2,18 @@ package agent_test
 
 import (
 	"context"
-	"slices"
+	"reflect"
+	"sync"
 	"testing"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/journal"
-	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
-// Tokens are those of a run that is followed, in order; a log that was kept has none.
+// Events of models are those of a run that is followed, in order; a log that was kept has none.
 func TestTokens(t *testing.T) {
 	store := runlog.NewMemory(nil)
 	j, err := journal.Open(t.Context(), store, "x", &journal.Options{Create: &runlog.NewRun{}})
@@ -22,23 +23,12 @@ func TestTokens(t *testing.T) {
 	if err := j.Write(t.Context(), "", runlog.KindRunStarted, "", runlog.RunStarted{}); err != nil {
 		t.Fatal(err)
 	}
-	ready, got := make(chan struct{}), make(chan []agent.Token)
+	ready, got := make(chan struct{}), make(chan []graph.Event[struct{}])
 	go func() {
-		first := true
-		var tokens []agent.Token
-		for tok, err := range agent.Tokens(func(yield func(runlog.Record, error) bool) {
-			for r, err := range j.Follow(context.Background(), 0) {
-				if first { // from here on it misses nothing
-					first = false
-					close(ready)
-				}
-				if !yield(r, err) {
-					return
-				}
-			}
-		}) {
-			if err == nil {
-				tokens = append(tokens, tok)
+		var tokens []graph.Event[struct{}]
+		for e, err := range graph.Events(j.Following(context.Background(), 0, sync.OnceFunc(func() { close(ready) }))) {
+			if err == nil && e.Seq == 0 {
+				tokens = append(tokens, e)
 			}
 		}
 		got <- tokens
@@ -54,11 +44,13 @@ func TestTokens(t *testing.T) {
 	if err := j.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []agent.Token{{"t", "a", model.Reasoning, "hm"}, {"t", "a", model.Text, "one "}, {"t", "a", model.Text, "two"}}
-	if tokens := <-got; !slices.Equal(tokens, want) {
+	want := []graph.Event[struct{}]{{Kind: "reasoning", Path: "t", Agent: "a", Text: "hm"}, {Kind: "text", Path: "t", Agent: "a", Text: "one "}, {Kind: "text", Path: "t", Agent: "a", Text: "two"}}
+	if tokens := <-got; !reflect.DeepEqual(tokens, want) {
 		t.Errorf("got %+v", tokens)
 	}
-	for tok, err := range agent.Tokens(runlog.Records(t.Context(), store, "x", 0)) {
-		t.Errorf("the store has %+v, %v", tok, err)
+	for e, err := range graph.Events(runlog.Records(t.Context(), store, "x", 0)) {
+		if err != nil || e.Kind != "emitted" || e.Name != "text" {
+			t.Errorf("the store has %+v, %v", e, err)
+		}
 	}
 }

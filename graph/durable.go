@@ -37,13 +37,16 @@ func (f *core) durable(ctx context.Context, state any, o RunOptions) (final outc
 	if o.ID == "" || o.Journal != nil {
 		return final, errors.New("RunOptions with a Store need an ID, and no Journal")
 	}
-	opt := &journal.Options{Create: &runlog.NewRun{Workflow: f.name}, Reopen: true}
+	opt := &journal.Options{Create: &runlog.NewRun{Workflow: f.name}, Reopen: true, Alone: o.alone}
 	j, err := journal.Open(ctx, o.Store, o.ID, opt)
 	if err != nil {
 		return final, err
 	}
 	if err := f.sameStart(ctx, j, state); err != nil {
 		return final, errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+	}
+	if o.opened != nil {
+		o.opened(j)
 	}
 	held, release := j.Hold(ctx)
 	o.Store, o.Journal = nil, j

@@ -110,3 +110,34 @@ func Example_durable() {
 	// stopped: node write: the printer is out of paper
 	// finished: [a source a brief]
 }
+
+func ExampleFlow_Stream() {
+	g := graph.New("brief", addNote)
+	g.Add("search", func(_ context.Context, b brief) (note, error) { return note{"a source about " + b.Topic}, nil })
+	g.Edge(graph.Start, "search")
+	g.Edge("search", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for e, err := range flow.Stream(context.Background(), brief{Topic: "Pregel"}, nil) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		switch e.Kind {
+		case "text": // of a model, piece by piece
+			fmt.Print(e.Text)
+		case "started", "done":
+			fmt.Println(e.Path, e.Kind)
+		case "step":
+			fmt.Println("step", e.Step, e.State.Notes)
+		}
+	}
+	// Output:
+	// step 0 []
+	// search started
+	// search done
+	// step 1 [a source about Pregel]
+}

@@ -53,18 +53,20 @@ func TestInstead(t *testing.T) {
 		t.Fatalf("with a log: %q, skipped %v, %d attempts, %v", final.State.Trail, final.Skipped, attempts, err)
 	}
 	var moments []graph.Checkpoint[state]
-	var updates []graph.Update
+	var updates []graph.Event[struct{}]
 	for c, err := range flow.History(runlog.Records(t.Context(), store, j.ID(), 0)) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		moments = append(moments, c)
 	}
-	for u, err := range graph.Updates(runlog.Records(t.Context(), store, j.ID(), 0)) {
+	for u, err := range graph.Events(runlog.Records(t.Context(), store, j.ID(), 0)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		updates = append(updates, u)
+		if u.Kind == "done" {
+			updates = append(updates, u)
+		}
 	}
 	last := moments[len(moments)-1]
 	b := moments[2].Tasks[0]

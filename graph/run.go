@@ -76,10 +76,12 @@ type RunOptions struct {
 	// tools; see Task.Host. It may be nil.
 	Host any
 
-	space   string          // the path of the task that runs the graph, "" for a run's own
-	refused error           // why there is no such place
-	halt    <-chan struct{} // closed once the graph begins nothing new any more
-	cut     *closing        // what is inside of the tasks of the graph, or of that around it before it has begun; nil for none
+	opened  func(*journal.Journal) // called with the journal of the Store before anything is done
+	alone   bool                   // the Store is nobody else's, so that nobody can answer a question
+	space   string                 // the path of the task that runs the graph, "" for a run's own
+	refused error                  // why there is no such place
+	halt    <-chan struct{}        // closed once the graph begins nothing new any more
+	cut     *closing               // what is inside of the tasks of the graph, or of that around it before it has begun; nil for none
 }
 
 // A Nested is something that a node can run by name within its own run.

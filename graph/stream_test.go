@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -112,7 +113,7 @@ func TestStreams(t *testing.T) {
 		var started []string
 		once := false
 		seq := j.Follow(context.Background(), 0)
-		for e, err := range graph.Tasks(func(yield func(runlog.Record, error) bool) {
+		for e, err := range graph.Events(func(yield func(runlog.Record, error) bool) {
 			for r, err := range seq {
 				if !once {
 					once = true
@@ -123,7 +124,7 @@ func TestStreams(t *testing.T) {
 				}
 			}
 		}) {
-			if err == nil && e.Phase == "started" {
+			if err == nil && e.Kind == "started" {
 				started = append(started, e.Path)
 			}
 		}
@@ -141,9 +142,16 @@ func TestStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sum int
-	for u, err := range graph.Updates(all()) {
+	kinds := map[string]int{}
+	for u, err := range graph.Events(all()) {
 		if err != nil {
 			t.Fatal(err)
+		}
+		if kinds[u.Kind]++; u.Kind == "emitted" && u.Name != "progress" {
+			t.Errorf("%+v", u)
+		}
+		if u.Kind != "done" {
+			continue
 		}
 		var v update
 		if err := json.Unmarshal(u.Update, &v); err != nil {
@@ -156,25 +164,8 @@ func TestStreams(t *testing.T) {
 	if sum != got.N {
 		t.Errorf("the updates add up to %d, the state has %d", sum, got.N)
 	}
-	phases := map[string]int{}
-	for e, err := range graph.Tasks(all()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		phases[e.Phase]++
-	}
-	if phases["done"] != 13 || phases["failed"] != 1 {
-		t.Errorf("got %v", phases)
-	}
-	events := 0
-	for e, err := range graph.Events(all()) {
-		if err != nil || e.Name != "progress" {
-			t.Fatalf("got %+v, %v", e, err)
-		}
-		events++
-	}
-	if events != 9 {
-		t.Errorf("got %d events", events)
+	if want := map[string]int{"done": 13, "failed": 1, "emitted": 9}; !maps.Equal(kinds, want) {
+		t.Errorf("got %v, want %v", kinds, want)
 	}
 	started := <-live
 	slices.Sort(started)

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/transcript"
@@ -86,7 +85,7 @@ func (h *Host) sandbox() string {
 
 // Start begins a run of a workflow and returns while it executes. A recipe is checked first, against the available
 // agents, tools and workflows.
-func (h *Host) Start(ctx context.Context, name string, inputs json.RawMessage, opt *superstep.StartOptions) (*superstep.Run, error) {
+func (h *Host) Start(ctx context.Context, name string, inputs any, opt *superstep.StartOptions) (*superstep.Run, error) {
 	e, name, err := h.ready(ctx, name)
 	if err != nil {
 		return nil, err
@@ -95,7 +94,7 @@ func (h *Host) Start(ctx context.Context, name string, inputs json.RawMessage, o
 }
 
 // Enqueue creates a run that a worker takes, after the checks of Start. See superstep.Engine.Enqueue.
-func (h *Host) Enqueue(ctx context.Context, name string, inputs json.RawMessage, opt *superstep.StartOptions) (runlog.Info, error) {
+func (h *Host) Enqueue(ctx context.Context, name string, inputs any, opt *superstep.StartOptions) (runlog.Info, error) {
 	e, name, err := h.ready(ctx, name)
 	if err != nil {
 		return runlog.Info{}, err

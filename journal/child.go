@@ -30,7 +30,7 @@ type Child struct {
 // Child returns how a child run of the task has ended. Before that it returns a *WaitError: the task waits for the end as for an answer. The run is
 // created once, also if the process crashes. What the run may use is reserved in the budget, and settled when it has ended. A replay creates no run.
 func (s *Scope) Child(ctx context.Context, c *Child) (*runlog.End, error) {
-	if s.off() {
+	if s.off() || s.j.opt.Alone {
 		return nil, ErrNoLog
 	}
 	s = s.Reuse()

@@ -126,6 +126,11 @@ func (h *hub) position() (next, head uint64) {
 // or ctx has ended. Live-only records, whose Seq is 0, come in between in order. A follower that lags by more than a few thousand records, or some
 // megabytes, loses live-only records and nothing else. A slow follower never slows the run.
 func (j *Journal) Follow(ctx context.Context, from uint64) iter.Seq2[runlog.Record, error] {
+	return j.Following(ctx, from, func() {})
+}
+
+// Following is Follow, and calls begun once or more often: from the first time on no live-only record is missed.
+func (j *Journal) Following(ctx context.Context, from uint64, begun func()) iter.Seq2[runlog.Record, error] {
 	return func(yield func(runlog.Record, error) bool) {
 		j.hub.follow(1)
 		defer j.hub.follow(-1)
@@ -133,6 +138,7 @@ func (j *Journal) Follow(ctx context.Context, from uint64) iter.Seq2[runlog.Reco
 		buf := make([]runlog.Record, 0, 256)
 		for {
 			pos, head := j.hub.position()
+			begun()
 			for r, err := range j.Since(ctx, next) {
 				if err == nil && r.Seq > head {
 					break // the ring has it, with the live-only records before it

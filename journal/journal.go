@@ -70,6 +70,8 @@ type Options struct {
 	// Agents is how many agents of the run may run at once. The default is DefaultAgents, or what
 	// Widen says.
 	Agents int
+	// Alone says that the log is gone when the execution ends, so that a question fails with ErrNoLog.
+	Alone bool
 	// Failpoint, if non-nil, is called with the name of each point at which crash tests may end the process.
 	Failpoint func(name string)
 

@@ -121,7 +121,7 @@ func (e *HappenedError) Error() string {
 // In an attempt, answers are there if all questions of the scope were answered when it began, or when its branch ran again: what else the task does would
 // depend on when it asks again, which no log holds.
 func (s *Scope) Ask(ctx context.Context, q *runlog.Question) (json.RawMessage, error) {
-	if s.off() {
+	if s.off() || s.j.opt.Alone {
 		return nil, ErrNoLog
 	}
 	j := s.j

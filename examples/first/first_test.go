@@ -134,6 +134,38 @@ func question(ctx context.Context, store runlog.Store, answer string) (Text, err
 	return flow.Run(ctx, Text{}, opt)
 }
 
+func watch(ctx context.Context, flow *graph.Flow[Text, Text]) error {
+	for e, err := range flow.Stream(ctx, Text{Topic: "Pregel"}, nil) {
+		if err != nil {
+			return err // the last one, as Run returns it
+		}
+		switch e.Kind {
+		case "text":
+			fmt.Print(e.Text)
+		case "step":
+			fmt.Println("step", e.Step, e.State)
+		}
+	}
+	return nil
+}
+
+func Example_watch() {
+	g := graph.New("brief", join)
+	g.Add("search", search)
+	g.Edge(graph.Start, "search")
+	g.Edge("search", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(watch(context.Background(), flow))
+	// Output:
+	// step 0 {Pregel  }
+	// step 1 {Pregel all about Pregel }
+	// <nil>
+}
+
 func Example_twoNodes() {
 	fmt.Println(twoNodes(context.Background()))
 	// Output: {Pregel all about Pregel A brief: all about Pregel} <nil>
