@@ -139,6 +139,7 @@ type settings struct {
 	turn      time.Duration // the longest turn of a model, 0 for the default
 	width     int           // the steps of a recipe at once, 0 for what it says
 	processes int           // of agents of other programs at once, 0 for the default
+	guest     bool          // a model started the run
 }
 
 func newApp(cfg *host.Config, opt *Options) *app {
@@ -218,7 +219,7 @@ func (a *app) chosen() host.Settings {
 	return host.Settings{
 		DataDir: a.set.dataDir, Store: a.set.store, Origin: storeOrigin(a), KeyFile: a.set.keyFile, Volatile: a.set.volatile, Offline: a.set.offline, OTel: a.set.otel,
 		Model: a.set.model, UserModel: userModel, TurnTimeout: a.set.turn, Concurrency: a.set.width, AgentProcesses: a.set.processes, Rules: rules,
-		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives, Worker: a.worker,
+		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives, Guest: a.set.guest, Worker: a.worker,
 	}
 }
 

@@ -22,6 +22,15 @@ func (r *running) addDetach(cmd *cobra.Command) {
 	f.Lookup(detach.Hidden).Hidden = true
 }
 
+// guestFlag is the hidden flag of runs that a model starts.
+const guestFlag = "guest"
+
+// addGuest adds that flag.
+func (a *app) addGuest(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.set.guest, guestFlag, false, "")
+	cmd.Flags().Lookup(guestFlag).Hidden = true
+}
+
 // runID is the hidden flag with the ID of a new run.
 const runID = "run-id"
 

@@ -199,6 +199,7 @@ func newRunCommand(a *app) *cobra.Command {
 	}
 	r.add(cmd.Flags())
 	r.addDetach(cmd)
+	a.addGuest(cmd)
 	r.addID(cmd)
 	q.add(cmd)
 	cmd.Flags().BoolVar(&r.plan, "plan", false, "only say what would be done: steps, agents, tools, and what it costs at most; nothing runs")

@@ -451,6 +451,7 @@ func runsResume(a *app) *cobra.Command {
 	}
 	r.add(cmd.Flags())
 	r.addDetach(cmd)
+	a.addGuest(cmd)
 	cmd.Flags().StringVar(&r.input, "input", "", "jsonl: a program drives the run, with -o jsonl, by lines on standard input")
 	cmd.Flags().BoolVar(&again.Quarantined, "quarantined", false, "go on with a run whose processes died one after another")
 	cmd.Flags().BoolVar(&again.AllowChange, "allow-graph-change", false, "go on with the workflow as it is today, if what the run does next is still there")

@@ -66,7 +66,7 @@ func newServing(a *app, flags *pflag.FlagSet) (*serving, error) {
 	s := &serving{terminalBackend: &terminalBackend{a: a, global: a.globalArgs()}, every: 10 * time.Second, answer: a.hint("runs", "answer"), resume: a.hint("runs", "resume")}
 	s.resumes = s.Start
 	s.prefix = fmt.Sprintf("mcp-%x-", sha256.Sum256([]byte(dir)))[:12] + "-"
-	s.global = append(s.global, a.runFlags(flags)...)
+	s.global, s.rules = append(s.global, a.runFlags(flags)...), []string{"--" + guestFlag}
 	return s, nil
 }
 

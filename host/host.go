@@ -81,6 +81,7 @@ type Settings struct {
 	OnAsk          string        // what becomes of questions that nobody answers: wait, deny or fail; "" if nobody said
 	Headless       bool          // nobody can be asked
 	TrustProject   bool          // use everything of the project, without anybody having been asked
+	Guest          bool          // a model started the run: its inputs name files only as far as agents may use them
 	Worker         Worker        // bounds what a worker does; zero for a process that is none
 
 	// Fresh reads the folders again for each run that starts or is resumed. It is for long-lived

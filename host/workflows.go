@@ -34,6 +34,7 @@ func (h *Host) base() workflow.Set {
 	}
 	r, err := research.New(&research.Options{
 		Model: h.ownModel, Note: h.note, SearchWeb: h.searchWeb(), Dir: h.cfg.Dir, CacheDir: h.CacheDir(), Embed: h.embedder(),
+		Guest: h.cfg.Guest || h.cfg.Worker.Shared,
 		Policy: func() (*permit.Policy, error) {
 			p, err := h.project()
 			if err != nil {

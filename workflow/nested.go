@@ -19,7 +19,7 @@ var (
 // RunNested runs the workflow, with inputs as Settle gives them, within a task of another, which
 // gives the options. Tasks that are skipped in it do not affect the outer run.
 func (w *Workflow) RunNested(ctx context.Context, inputs json.RawMessage, opt *graph.RunOptions) (json.RawMessage, error) {
-	res, err := w.Run(ctx, &Exec{Inputs: inputs, Journal: opt.Journal, Graph: *opt})
+	res, err := w.Run(ctx, &Exec{Inputs: inputs, Journal: opt.Journal, Graph: *opt, Nested: true})
 	if err != nil {
 		return nil, err
 	}

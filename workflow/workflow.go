@@ -87,6 +87,7 @@ type Exec struct {
 	Inputs  json.RawMessage
 	Journal *journal.Journal
 	Graph   graph.RunOptions // what the host wants of graphs; Journal is set
+	Nested  bool             // it runs within a task of another workflow, whose run the journal is of
 }
 
 // A Result is what a workflow ends with.

@@ -234,6 +234,7 @@ func TestServeMCP(t *testing.T) {
 		{"workflows", serveWorkflows},
 		{"permission is not the model's", servePermission},
 		{"gates are the user's", serveGates},
+		{"files are those of agents", serveFiles},
 		{"killed", serveKilled},
 		{"agents are refused", serveRefusesAgents},
 		{"tools ask the user", serveToolsElicit},
@@ -416,6 +417,70 @@ func servePermission(t *testing.T, s *mcpServed) {
 	s.run("runs", "answer", out.Run, "once")
 	if again, _ = s.call(cs, "run_status", map[string]any{"run": out.Run, "wait": true}); again.Status != "completed" {
 		t.Errorf("%+v", again)
+	}
+}
+
+// What a model names in the inputs of research is read and written as far as agents may do so; what the user names is.
+func serveFiles(t *testing.T, s *mcpServed) {
+	outside := t.TempDir()
+	for _, dir := range []string{filepath.Join(s.dir, "docs"), outside} {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "a.md"), []byte("# Canary\n\nThe canary lives in the mine.\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hook := filepath.Join(s.dir, ".git", "hooks", "pre-commit")
+	if err := os.MkdirAll(filepath.Dir(hook), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(s.dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, rule, docs, report, want string // want is of the fault, "" for none
+	}{
+		{"documents of the project", "", "docs", "", ""},
+		{"documents outside", "", outside, "", "lies outside"},
+		{"documents through a link", "", "link", "", "lies outside"},
+		{"a report", "", "docs", "brief.md", "nobody has allowed"},
+		{"a report that a rule allows", "write_file(*.md)", "docs", "brief.md", ""},
+		{"a hook", "write_file(**)", "docs", hook, "nobody has allowed"},
+		{"a report outside", "write_file(**)", "docs", filepath.Join(outside, "brief.md"), "nobody has allowed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := []string{"serve", "--mcp", "--workflows"}
+			if c.rule != "" {
+				args = append(args, "--allow="+c.rule)
+			}
+			cs := s.connect("", "", &sdk.CommandTransport{Command: s.command(args...)})
+			out, fault := s.call(cs, "research", map[string]any{"question": "Where does the canary live?", "docs": c.docs, "report": c.report, "model": "offline"})
+			if c.want == "" && (fault != "" || !strings.Contains(out.Output.Text, "The canary lives in the mine.")) || !strings.Contains(fault+out.Error, c.want) {
+				t.Errorf("%+v %s", out, fault)
+			}
+			file := c.report
+			if !filepath.IsAbs(file) {
+				file = filepath.Join(s.dir, file)
+			}
+			if _, err := os.Stat(file); c.report != "" && (c.want == "") != (err == nil) {
+				t.Errorf("the report is there: %v", err)
+			}
+			if _, fault := s.call(cs, "research", map[string]any{"question": "Where?", "docs": outside, "model": "offline", "guest": false}); !strings.Contains(fault, "guest") {
+				t.Error(fault)
+			}
+		})
+	}
+	s.t = t
+	s.run("run", "research", "Where does the canary live?", "--docs", outside, "--report", filepath.Join(outside, "mine.md"), "--model", "offline")
+	if _, err := os.Stat(filepath.Join(outside, "mine.md")); err != nil {
+		t.Error(err)
+	}
+	const step = "name: r\nsteps:\n  - {id: a, workflow: research, inputs: {question: \"Where does the canary live?\", docs: DOCS, model: offline}}\n"
+	for docs, want := range map[string]string{"docs": "The canary lives in the mine.", outside: "lies outside"} {
+		if err := os.WriteFile(filepath.Join(s.dir, "r.yaml"), []byte(strings.Replace(step, "DOCS", docs, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, _ := s.command("run", "r.yaml", "--trust-project").CombinedOutput(); !strings.Contains(string(out), want) {
+			t.Errorf("as a step, of %s: %s", docs, out)
+		}
 	}
 }
 

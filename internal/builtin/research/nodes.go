@@ -386,7 +386,11 @@ func (r *researcher) synthesize(ctx context.Context, t *graph.Task, s state) (up
 	// Writing is a separate effect: if it fails, the text is in the log, and resuming the run tries
 	// again.
 	u.Report = s.file(t.Scope().Run())
-	if err := inside(t.Scope().Imported(), u.Report); err != nil {
+	err = imported(t.Scope().Imported(), u.Report)
+	if err == nil {
+		err = r.mayWrite(s.Guest || r.opt.Guest, u.Report)
+	}
+	if err != nil {
 		return update{}, err
 	}
 	_, err = graph.Do(ctx, "report", func(context.Context, string) (string, error) {

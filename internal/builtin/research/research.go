@@ -54,6 +54,9 @@ type Options struct {
 	// that lies in the policy's root, also relative to the root. Files that may be read only with a
 	// user's permission are not used as documents. The default is the rules of permit.New.
 	Policy func() (*permit.Policy, error)
+	// Guest bounds the runs of others than the user, as those of models and the queued ones of a store: they search a folder within Dir, and write a report
+	// only where the rules allow write_file unasked.
+	Guest bool
 }
 
 // Inputs are the inputs of the workflow.
@@ -63,6 +66,7 @@ type Inputs struct {
 	Model       string `json:"model,omitempty" jsonschema:"the model to use, as provider/name, or offline"`
 	MaxSearches int    `json:"max_searches,omitempty" jsonschema:"the search budget; defaults to 6"`
 	Report      string `json:"report,omitempty" jsonschema:"the file to write the brief to, or the folder for a brief-ID.md; by default it is kept with the run"`
+	Guest       bool   `json:"guest,omitempty" jsonschema:"set by the run itself: somebody else than the user gave these inputs"`
 }
 
 // An Output is the output of the workflow.
@@ -107,15 +111,16 @@ func New(opt *Options) (*workflow.Workflow, error) {
 				return Output{}, err
 			}
 			var begin state
-			if e.Journal.Info().Snapshot == 0 { // else the run continues with the state it has
-				if err := inside(e.Journal.Imported(), in.Docs, in.Report); err != nil {
+			if info := e.Journal.Info(); e.Nested || info.Snapshot == 0 { // else the run continues with the state it has
+				if err := imported(e.Journal.Imported(), in.Docs, in.Report); err != nil {
 					return Output{}, err
 				}
+				in.Guest = in.Guest || e.Nested || info.IsChild()
 				// Hosts may have begun the run without Prepare.
 				if err := e.Journal.Afresh(func() error { return r.prepare(ctx, &in) }); err != nil {
 					return Output{}, err
 				}
-				begin = state{Question: in.Question, Max: in.MaxSearches, Docs: in.Docs, Model: in.Model, Report: in.Report}
+				begin = state{Question: in.Question, Max: in.MaxSearches, Docs: in.Docs, Model: in.Model, Report: in.Report, Guest: in.Guest}
 			}
 			final, err := flow.Run(ctx, begin, &e.Graph)
 			return final.output(), err
@@ -129,6 +134,7 @@ func New(opt *Options) (*workflow.Workflow, error) {
 		if err := json.Unmarshal(raw, &in); err != nil {
 			return nil, fmt.Errorf("workflow research: its inputs: %w", err)
 		}
+		in.Guest = false // callers say nothing of it
 		if err := (&researcher{opt: opt}).prepare(context.Background(), &in); err != nil {
 			return nil, err
 		}
@@ -141,6 +147,7 @@ func New(opt *Options) (*workflow.Workflow, error) {
 // place and time of its start. It may be called again with its own result.
 func (r *researcher) prepare(ctx context.Context, in *Inputs) error {
 	var problems []string
+	in.Guest = in.Guest || r.opt.Guest
 	if strings.TrimSpace(in.Question) == "" {
 		problems = append(problems, "question: is empty; say what to find out")
 	}
@@ -158,6 +165,9 @@ func (r *researcher) prepare(ctx context.Context, in *Inputs) error {
 	}
 	if in.Docs != "" {
 		in.Docs = r.abs(in.Docs)
+		if err := r.within(in.Guest, in.Docs); err != nil {
+			return err
+		}
 		if info, err := os.Stat(in.Docs); err != nil {
 			return &DocsError{fmt.Sprintf("the documents cannot be read: %v; give a folder with --docs", err)}
 		} else if !info.IsDir() {
@@ -182,6 +192,9 @@ func (r *researcher) prepare(ctx context.Context, in *Inputs) error {
 		if err := writable(filepath.Dir(report)); err != nil {
 			return &workflow.InputsError{Workflow: Name, Problems: []string{fmt.Sprintf("report: %v; choose another place with --report", err)}}
 		}
+		if err := r.mayWrite(in.Guest, report); err != nil {
+			return &workflow.InputsError{Workflow: Name, Problems: []string{"report: " + err.Error()}}
+		}
 		in.Report = report
 	}
 	m, err := r.opt.Model(in.Model)
@@ -190,6 +203,33 @@ func (r *researcher) prepare(ctx context.Context, in *Inputs) error {
 	}
 	in.Model = m.Name()
 	return nil
+}
+
+// within returns an error if a guest names a folder outside the one that the host works in.
+func (r *researcher) within(guest bool, docs string) error {
+	if !guest || inside(r.abs("."), docs) {
+		return nil
+	}
+	return &DocsError{fmt.Sprintf("%s lies outside %s; only you can search such a folder, with %s on the command line", docs, r.abs("."), "--docs")}
+}
+
+// mayWrite returns an error if a guest may not write a file unasked.
+func (r *researcher) mayWrite(guest bool, file string) error {
+	if !guest {
+		return nil
+	}
+	policy, err := r.policy()
+	if err != nil {
+		return err
+	}
+	args, err := json.Marshal(map[string]string{"path": file, "content": ""})
+	if err != nil {
+		return err
+	}
+	if inside(r.abs("."), file) && policy.Check(&tool.Tool{Name: "write_file"}, &tool.Call{Args: args}).Decision == tool.Allow {
+		return nil
+	}
+	return fmt.Errorf("nobody has allowed agents to write %s; leave it out, since the brief is kept with the run, or allow write_file there", file)
 }
 
 // file returns where a run writes its report: in a folder each run has its own file, so that a fork

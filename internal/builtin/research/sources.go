@@ -85,7 +85,10 @@ func (r *researcher) reads(s *state) (func(name, from string) func(string) tool.
 
 // open opens the index of the documents and their folder.
 func (r *researcher) open(ctx context.Context, t *graph.Task, s *state) (*builtin.Docs, *builtin.Root, error) {
-	if err := inside(t.Scope().Imported(), s.Docs); err != nil {
+	if err := imported(t.Scope().Imported(), s.Docs); err != nil {
+		return nil, nil, err
+	}
+	if err := r.within(s.Guest || r.opt.Guest, s.Docs); err != nil {
 		return nil, nil, err
 	}
 	reads, err := r.reads(s)
@@ -207,26 +210,24 @@ func (r *researcher) openDocs(ctx context.Context, dir string, may func(string) 
 	return docs, err
 }
 
-// inside returns an error if the run was imported and one of the paths leads out of its folder,
-// since these paths come from the imported file.
-func inside(im *runlog.Imported, paths ...string) error {
-	if im == nil {
-		return nil
-	}
+// imported returns an error if the run was imported and one of the paths leads out of its folder, since these paths come from the imported file.
+func imported(im *runlog.Imported, paths ...string) error {
 	for _, p := range paths {
-		if p == "" {
-			continue
-		}
-		up := filepath.Clean(p)
-		for _, err := os.Lstat(up); err != nil && filepath.Dir(up) != up; _, err = os.Lstat(up) {
-			up = filepath.Dir(up)
-		}
-		real, err := filepath.EvalSymlinks(up) // of a link that leads nowhere there is none
-		rel, rerr := filepath.Rel(evaluated(im.Dir), real)
-		if err != nil || rerr != nil || !filepath.IsLocal(rel) || !filepath.IsAbs(p) || slices.Contains(strings.Split(filepath.ToSlash(p), "/"), "..") {
+		if im != nil && p != "" && !inside(im.Dir, p) {
 			return &DocsError{fmt.Sprintf("the run was imported, and %s lies outside the folder %s that it works in; start a new run with --docs and --report",
 				p, im.Dir)}
 		}
 	}
 	return nil
+}
+
+// inside reports whether a path leads to a place in a folder, or to one where something can be made.
+func inside(dir, p string) bool {
+	up := filepath.Clean(p)
+	for _, err := os.Lstat(up); err != nil && filepath.Dir(up) != up; _, err = os.Lstat(up) {
+		up = filepath.Dir(up)
+	}
+	real, err := filepath.EvalSymlinks(up) // of a link that leads nowhere there is none
+	rel, rerr := filepath.Rel(evaluated(dir), real)
+	return err == nil && rerr == nil && filepath.IsLocal(rel) && filepath.IsAbs(p) && !slices.Contains(strings.Split(filepath.ToSlash(p), "/"), "..")
 }

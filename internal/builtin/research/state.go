@@ -13,6 +13,7 @@ type state struct {
 	Docs     string `json:"docs,omitempty"`   // the folder that is searched, absolute; "" for the web only
 	Model    string `json:"model"`            // the model the run began with
 	Report   string `json:"report,omitempty"` // the file the report goes to, absolute; "" for none
+	Guest    bool   `json:"guest,omitempty"`  // somebody else than the user gave the inputs
 	Max      int    `json:"max_searches"`     // the search budget
 
 	Queries    []string    `json:"queries,omitempty"`
