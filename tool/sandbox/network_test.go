@@ -99,13 +99,20 @@ func TestUnreadable(t *testing.T) {
 func TestWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	for config, want := range map[string]string{
-		"[remote \"o\"]\n\turl = https://x:zebra@example.org/a\n":                     "[remote \"o\"]\n\turl = https://example.org/a\n",
-		"[url \"https://zebra@example.org/\"]\n\tinsteadOf = x:\n":                    "[url \"https://example.org/\"]\n\tinsteadOf = x:\n",
-		"[remote \"o\"]\n\turl = ssh://git@example.org/a\n\tpushurl = git@x:a/b\n":    "[remote \"o\"]\n\turl = ssh://git@example.org/a\n\tpushurl = git@x:a/b\n",
-		"[http \"https://a/\"]\n\textraheader = AUTHORIZATION: basic zebra\n[core]\n": "[http \"https://a/\"]\n\t# a credential, which the sandbox keeps out\n[core]\n",
-		"[http]\n\tExtraHeader = \"A: \\\nzebra\"\n\tx = y\n":                         "[http]\n\t# a credential, which the sandbox keeps out\n\tx = y\n",
-		"[sendemail]\n\tsmtpPass = zebra\n[user]\n\tname = pass\n":                    "[sendemail]\n\t# a credential, which the sandbox keeps out\n[user]\n\tname = pass\n",
-		"[credential]\n\thelper = \"!f() { echo password=zebra; }; f\"\n":             "[credential]\n\t# a credential, which the sandbox keeps out\n",
+		"[remote \"o\"]\n\turl = https://x:zebra@example.org/a\n":                           "[remote \"o\"]\n\turl = https://example.org/a\n",
+		"[url \"https://zebra@example.org/\"]\n\tinsteadOf = x:\n":                          "[url \"https://example.org/\"]\n\tinsteadOf = x:\n",
+		"[remote \"o\"]\n\turl = ssh://git@example.org/a\n\tpushurl = git@x:a/b\n":          "[remote \"o\"]\n\turl = ssh://git@example.org/a\n\tpushurl = git@x:a/b\n",
+		"[http \"https://a/\"]\n\textraheader = AUTHORIZATION: basic zebra\n[core]\n":       "[http \"https://a/\"]\n\t# a credential, which the sandbox keeps out\n[core]\n",
+		"[http]\n\tExtraHeader = \"A: \\\nzebra\"\n\tx = y\n":                               "[http]\n\t# a credential, which the sandbox keeps out\n\tx = y\n",
+		"[sendemail]\n\tsmtpPass = zebra\n[user]\n\tname = pass\n":                          "[sendemail]\n\t# a credential, which the sandbox keeps out\n[user]\n\tname = pass\n",
+		"[credential]\n\thelper = \"!f() { echo password=zebra; }; f\"\n":                   "[credential]\n\t# a credential, which the sandbox keeps out\n",
+		"[remote \"o\"]\n\turl = ssh://u:zebra@h/r\n\tpushurl = ssh://git@h/r\n":            "[remote \"o\"]\n\turl = ssh://h/r\n\tpushurl = ssh://git@h/r\n",
+		"\turl = https://u:p@zebra@h/r\n\turl = \"https://u:a\\\"zebra@h/r\"\n":             "\turl = https://h/r\n\turl = \"https://h/r\"\n",
+		"\turl = https://u:ze\\\nbra@h/r\n\tx = y\n":                                        "\turl = https://h/r\n\tx = y\n",
+		"\turl = https://h/r?private_token=zebra\n\turl = https://h/r#access_token=zebra\n": "\turl = https://h/r?private_token=\n\turl = https://h/r#access_token=\n",
+		"[core]\n\tsshCommand = sshpass -p zebra ssh\n\tpager = less\n":                     "[core]\n\t# a credential, which the sandbox keeps out\n\tpager = less\n",
+		"[alias]\n\tp = -c http.extraHeader=\"Authorization: zebra\" push\n\ts = status\n":  "[alias]\n\t# a credential, which the sandbox keeps out\n\ts = status\n",
+		"# the token is zebra\n# a remark\n":                                                "# a credential, which the sandbox keeps out\n# a remark\n",
 	} {
 		if got := withoutCredentials(config); got != want {
 			t.Errorf("%q: got %q, want %q", config, got, want)

@@ -207,16 +207,18 @@ func readConfig(name, home string, depth int) (all []setting, secret bool) {
 }
 
 var (
-	// credentialLine matches lines whose value is a credential.
+	// credentialLine matches lines whose value is a credential, or that have one somewhere.
 	credentialLine = regexp.MustCompile(`(?im)^([ \t]*(?:\[[^\n]*\][ \t]*)?)(?:extraheader|cookie|[a-z0-9-]*(?:password|passwd|pass|token|secret|apikey))[ \t]*=(?:[^\n]*\\\n)*[^\n]*$|` +
-		`^([ \t]*)helper[ \t]*=[^\n]*password=(?:[^\n]*\\\n)*[^\n]*$`)
-	// credentialURL matches the part of an address that logs in.
-	credentialURL = regexp.MustCompile(`(?i)((?:https?|ftps?)://)[^/@\s"]+@`)
+		`^([ \t]*)[^\n=]*=[^\n]*(?:password=|sshpass|extraheader|authorization:)(?:[^\n]*\\\n)*[^\n]*$|` +
+		`^([ \t]*)[#;][^\n]*(?:password|passwd|token|secret|apikey|authorization|://[^/\s]*@)[^\n]*$`)
+	// credentialURL matches the part of an address that logs in: before its host, or as a parameter.
+	credentialURL = regexp.MustCompile(`(?i)((?:https?|ftps?)://)(?:[^/\s"]|\\"|\\\n)+@|((?:ssh|git|[a-z]+\+ssh)://)(?:[^/\s":]|\\")*:(?:[^/\s"]|\\"|\\\n)*@|` +
+		`([?&#;](?:[a-z_-]*(?:token|password|secret|signature|key|auth))=)[^\s"&#;]+`)
 )
 
 // withoutCredentials returns a configuration of Git without what logs in somewhere.
 func withoutCredentials(config string) string {
-	return credentialURL.ReplaceAllString(credentialLine.ReplaceAllString(config, "$1$2# a credential, which the sandbox keeps out"), "$1")
+	return credentialURL.ReplaceAllString(credentialLine.ReplaceAllString(config, "$1$2$3# a credential, which the sandbox keeps out"), "$1$2$3")
 }
 
 func globEscape(name string) string {
