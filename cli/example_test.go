@@ -1,9 +1,11 @@
 package cli_test //nolint:testableexamples // a main function ends the process
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/graph"
@@ -49,4 +51,21 @@ func greeting() (*workflow.Workflow, error) {
 	return workflow.New("greet", "Greet somebody", flow,
 		func(in whom) (greeted, error) { return greeted{Name: in.Name}, nil },
 		func(s greeted) (string, error) { return s.Text, nil })
+}
+
+// A program runs a command line within itself, with streams of its own.
+func ExampleRun() {
+	greet, err := greeting()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var out bytes.Buffer
+	code := cli.Run(context.Background(), &host.Config{Workflows: []*workflow.Workflow{greet}}, &cli.Options{
+		Args: []string{"run", "greet", "name=Ada", "--store", "memory", "-q"}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: os.Stderr,
+	})
+	fmt.Print(out.String(), code, "\n")
+	// Output:
+	// Hello, Ada.
+	// 0
 }

@@ -2,6 +2,7 @@ package floors
 
 import (
 	"go/ast"
+	"go/doc"
 	"go/token"
 	"maps"
 	"slices"
@@ -91,6 +92,57 @@ const N = in.N
 	if slices.Sort(want); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// elsewhere lists the packages whose example needs more than go test gives one, with what runs it. It only gets shorter.
+var elsewhere = map[string]string{
+	"graph/graphtest": "it is part of a test, as those of examples/patterns are",
+	"runlog/postgres": "it needs a server, with which the tests of the package run what it does",
+	"runlog/redis":    "it needs a server, with which TestExample runs it",
+}
+
+// Every public package has an example that runs, as docs/packages.md says.
+func TestPublicExamples(t *testing.T) {
+	t.Parallel()
+	for _, p := range load(t).sorted() {
+		if len(p.files) == 0 || p.files[0].Name.Name == "main" || strings.Contains("/"+p.dir+"/", "/internal/") || matches("examples/...", p.dir) {
+			continue
+		}
+		switch _, listed := elsewhere[p.dir]; {
+		case listed && p.shown():
+			t.Errorf("%s has an example that runs: take it off the list", p.dir)
+		case !listed && !p.shown():
+			t.Errorf("%s has no example with an output: add one, in %s/example_test.go", p.dir, p.dir)
+		}
+	}
+}
+
+func TestPublicExamplesRuleBites(t *testing.T) {
+	t.Parallel()
+	for src, want := range map[string]bool{
+		"package tool_test\n\nfunc Example() {\n\tprint()\n\t// Output: a\n}\n": true,
+		"package tool_test\n\nfunc ExampleA() {\n\t// Output:\n}\n":             true,
+		"package tool_test\n\nfunc ExampleA() {\n\tprint()\n}\n":                false,
+		"package tool_test\n\nfunc TestA() {\n\t// Output: a\n}\n":              false,
+	} {
+		m := &tree{packages: map[string]*pkg{}, fset: token.NewFileSet()}
+		if err := m.add("tool/a_test.go", []byte(src)); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.packages["tool"].shown(); got != want {
+			t.Errorf("%s: %v", src, got)
+		}
+	}
+}
+
+// shown reports whether a package has an example that go test runs.
+func (p *pkg) shown() bool {
+	for _, f := range slices.Concat(p.tests, p.outside) {
+		if slices.ContainsFunc(doc.Examples(f.File), func(e *doc.Example) bool { return e.Output != "" || e.EmptyOutput }) {
+			return true
+		}
+	}
+	return false
 }
 
 // internalNames returns the exported declarations of public packages that name something of an internal package, with it, and where that is.
