@@ -3,6 +3,7 @@
 package sandbox_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -405,4 +406,50 @@ func everything(t *testing.T, dir string) map[string]string {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// An index that a command has put together hides no change, and leads Git into no repository that is not looked at.
+func TestForgedIndex(t *testing.T) {
+	const begin = `export GIT_INDEX_FILE=$TMPDIR/i; cp .git/index $TMPDIR/i; `
+	modes(t, func(t *testing.T, mode sandbox.Mode) {
+		for name, c := range map[string]struct{ script, status string }{
+			"forged times": {begin + `old=$(git rev-parse HEAD:hk); echo evil >>hk; touch -d @1000000000 hk; git update-index hk; new=$(git rev-parse :hk); pwd
+				at=$(LC_ALL=C grep -obUaP "$(sed 's/../\\x&/g' <<<$new)" $TMPDIR/i | head -1 | cut -d: -f1)
+				put() { printf "$(sed 's/../\\x&/g' <<<$1)" | dd of=$TMPDIR/i bs=1 seek=$2 conv=notrunc status=none; }
+				put $old $at; size=$(($(stat -c %s $TMPDIR/i) - 20)); put $(head -c $size $TMPDIR/i | sha1sum | cut -c-40) $size; cat $TMPDIR/i >.git/index
+				git diff --quiet HEAD && echo forged`, " M hk"},
+			"untracked cache": {begin + `git update-index --force-untracked-cache; echo x >far/new; git status -s >/dev/null; cat $TMPDIR/i >.git/index; grep -q UNTR $TMPDIR/i && echo forged`, "?? far/new"},
+			"split":           {begin + `git update-index --split-index; cp .git/index $TMPDIR/i; cp $TMPDIR/sharedindex.* .git/objects/ 2>/dev/null; printf 'DIRC\0\0\0\11' | dd of=.git/index conv=notrunc status=none; echo forged`, ""},
+			"gitlink": {begin + `R=$PWD; git init -q far/node_modules/r; cd far/node_modules/r; GIT_INDEX_FILE= git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; H=$(git rev-parse HEAD)
+				git config core.fsmonitor "touch $R/ran"; cd ../../..; git update-index --add --cacheinfo 160000,$H,far/node_modules/r; git update-index --force-remove hk; cat $TMPDIR/i >.git/index; echo forged`, "D  hk"},
+		} {
+			for _, version := range []string{"2", "4"} {
+				t.Run(name+" "+version, func(t *testing.T) {
+					v := newVictim(t, mode)
+					write(t, v.dir+"/far/file", "x")
+					v.git(t, "add", "-A")
+					v.git(t, "commit", "-qm", "more")
+					v.git(t, "update-index", "--index-version", version)
+					out, refusals, err := v.do(t, c.script)
+					if err != nil || !strings.Contains(out, "forged") {
+						t.Fatalf("the attack does not work: %s, %v", out, err)
+					}
+					if c.status == "" {
+						if !strings.Contains(strings.Join(refusals, "; "), "rm .git/index") {
+							t.Errorf("%q", refusals)
+						}
+						return
+					}
+					if status := v.git(t, "status", "--porcelain", "-uall"); !strings.Contains(status, c.status) {
+						t.Errorf("%q, %q", status, refusals)
+					}
+					if b, err := os.ReadFile(v.dir + "/.git/index"); err != nil || bytes.Contains(b, []byte("UNTR")) || bytes.Contains(b, []byte("far/node_modules")) {
+						t.Errorf("%q, %v", b, err)
+					}
+					v.git(t, "fsck")
+					v.check(t, out, err)
+				})
+			}
+		}
+	})
 }

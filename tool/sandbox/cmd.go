@@ -37,16 +37,16 @@ type Cmd struct {
 	plain   *exec.Cmd // if it is started by os/exec
 	ended   chan struct{}
 	watched chan struct{}
-	turn    *turn                    // its part in the batch, nil for none
-	before  map[string]bool          // what is protected and is not its work
-	heads   map[string]bool          // of repositories, that are not its work
-	protect []string                 // what is protected and existed when it started
-	links   map[string]string        // those of them that are symbolic links, with what they held
-	shut    map[string]bool          // folders that could not be listed when it started
-	masks   map[string]fileID        // empty folders that are mounted over
-	marks   map[string]map[mark]bool // in indexes of Git
-	own     *proxy                   // serves this command alone
-	gate    interface{ close() }     // to the proxy, under Landlock
+	turn    *turn                // its part in the batch, nil for none
+	before  map[string]bool      // what is protected and is not its work
+	heads   map[string]bool      // of repositories, that are not its work
+	protect []string             // what is protected and existed when it started
+	links   map[string]string    // those of them that are symbolic links, with what they held
+	shut    map[string]bool      // folders that could not be listed when it started
+	masks   map[string]fileID    // empty folders that are mounted over
+	indexes map[string][]byte    // of Git, as they were
+	own     *proxy               // serves this command alone
+	gate    interface{ close() } // to the proxy, under Landlock
 
 	end os.Signal // tells its init to end all, without a process namespace
 
@@ -187,13 +187,14 @@ func (c *Cmd) finish() {
 
 // settle moves aside what the command has made and is protected. It returns what stays in place nevertheless.
 func (c *Cmd) settle() (closed []string, err error) {
+	var repos []string
 	for range 3 { // what was moved meanwhile is found at the next look
 		found, err := c.s.look(c)
 		if err != nil {
 			return nil, &ClosedError{Folder: c.s.opt.Root, Why: err.Error()}
 		}
 		var why error
-		closed, why = nil, nil
+		closed, why, repos = nil, nil, found.repos
 		gone := false
 		for _, name := range slices.Backward(existing(found.protected)) { // what is in a folder before it
 			if c.innocent(name) {
@@ -227,9 +228,9 @@ func (c *Cmd) settle() (closed []string, err error) {
 		return closed, c.closed
 	}
 	c.closed = nil
-	for _, index := range slices.Sorted(maps.Keys(c.marks)) {
-		if said := unmark(index, c.marks[index]); said != "" {
-			c.note(said)
+	for _, dir := range repos {
+		if !c.s.reads {
+			c.note(heal(filepath.Join(dir, ".git", "index"), c.indexes[dir])...)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.links)) { // a link cannot be kept in place
@@ -290,7 +291,10 @@ func (c *Cmd) remember(found finding, known, kept []string) {
 	c.protect, c.links = existing(found.protected), map[string]string{}
 	c.before, c.heads, c.shut = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	if !c.s.reads {
-		c.marks = indexes(found.repos)
+		c.indexes = map[string][]byte{}
+		for _, dir := range found.repos {
+			c.indexes[dir], _ = os.ReadFile(filepath.Join(dir, ".git", "index")) // none is an empty one
+		}
 	}
 	for _, name := range slices.Concat(known, kept) {
 		c.before[name] = true

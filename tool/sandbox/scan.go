@@ -24,6 +24,9 @@ type finding struct {
 	heads     []string // of repositories, and what others have of one
 }
 
+// unsearched are folders that are too large to be looked through.
+const unsearched = "node_modules"
+
 // errLate says that a look took too long.
 var errLate = fmt.Errorf("its folders could not be looked through for secrets and protected files within %v", lookTime)
 

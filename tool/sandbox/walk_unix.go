@@ -315,7 +315,7 @@ func (w *walk) list(f *folder, at int, secret bool) error {
 		case x.hidden || x.protected:
 			f.finds = append(f.finds, x)
 		}
-		if !isFolder || name == "node_modules" {
+		if !isFolder || name == unsearched {
 			return
 		}
 		sub := known[name]
