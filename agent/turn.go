@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -213,6 +214,25 @@ type delta struct {
 	Text  string `json:"text"`
 }
 
+// retry is a live-only event: the model waits to ask its provider again.
+type retry struct {
+	Attempt int       `json:"attempt"` // which failed
+	Until   time.Time `json:"until"`
+	Limited string    `json:"limited,omitempty"` // the provider, if it is a rate limit
+	Error   string    `json:"error"`
+}
+
+func (r *run) retrying(attempt int, failed *model.Error, wait time.Duration) {
+	if r.Clock == nil {
+		return
+	}
+	e := retry{Attempt: attempt, Until: r.Clock.Now().Add(wait).UTC(), Error: failed.Error()}
+	if limited.is(r.classify(failed)) {
+		e.Limited, _, _ = strings.Cut(r.Model.Name(), "/")
+	}
+	r.scope.Live("model.retry", e)
+}
+
 // ask gets a turn from the model, or from the log if it is recorded. It waits for rate limits to pass. The context turn is ctx, or ends when a user
 // interrupts the turn.
 func (r *run) ask(ctx, turn context.Context, key string, asked *model.Request, hint string) (*model.Response, error) {
@@ -257,6 +277,11 @@ func (r *run) ask(ctx, turn context.Context, key string, asked *model.Request, h
 			keyed.Trace = r.scope.Traceparent(effect.Key)
 			var origin model.Origin
 			keyed.Answered = func(o model.Origin) { origin = o }
+			retries, trouble := 0, ""
+			keyed.Retrying = func(failed *model.Error, wait time.Duration) {
+				retries, trouble = retries+1, failed.Error()
+				r.retrying(retries, failed, wait)
+			}
 			keyed.Messages = slices.Clone(req.Messages)
 			var sofar heard
 			begun := false
@@ -283,7 +308,7 @@ func (r *run) ask(ctx, turn context.Context, key string, asked *model.Request, h
 				err = &cutError{err, sofar.said}
 			}
 			if resp != nil {
-				resp.Origin = origin
+				resp.Origin, resp.Retries, resp.Trouble = origin, retries, trouble
 			}
 			return resp, r.classify(err)
 		})

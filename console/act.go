@@ -238,10 +238,19 @@ func valueOf(q *runlog.Question, form url.Values) (json.RawMessage, error) {
 	return question.Fit(q, value)
 }
 
+// A breakdown is an error of this machine, such as of a process that cannot be started.
+type breakdown struct{ error }
+
+func (e breakdown) Unwrap() error { return e.error }
+
 // start executes a run: in a process of its own if the program offers that, else here.
 func (s *server) start(ctx context.Context, st *Start) (string, error) {
 	if s.opt.Start != nil {
-		return s.opt.Start(ctx, st)
+		id, err := s.opt.Start(ctx, st)
+		if err != nil && !errors.As(err, new(*host.Error)) && !errors.As(err, new(*detach.EndedError)) {
+			err = breakdown{err}
+		}
+		return id, err
 	}
 	var run *superstep.Run
 	var err error

@@ -251,12 +251,13 @@ func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	var view transcript.Feed
 	changes := view.Next(run)
+	at := slices.IndexFunc(changes, func(c transcript.Change) bool { return c.Run != nil }) // behind the line that says what comes
 	var open []*transcript.Question
 	var digests []string
 	for _, q := range run.Open() {
 		open, digests = append(open, q), append(digests, digest(&q.Asked))
 	}
-	maps.Copy(out, map[string]any{"id": info.ID, "seq": run.Seq, "run": changes[0].Run, "steps": run.Report(s.opt.Now()), "questions": open, "digests": digests})
+	maps.Copy(out, map[string]any{"id": info.ID, "seq": run.Seq, "run": changes[at].Run, "steps": run.Report(s.opt.Now()), "questions": open, "digests": digests})
 	return reply200(w, out)
 }
 

@@ -555,7 +555,7 @@ func TestPayloads(t *testing.T) {
 	}
 	for in, bad := range map[string]string{
 		"<script>alert(1)</script>": "<script", "[x](javascript:alert(1))": "javascript:", "![x](http://evil.example/y.png)": "<img", "<img src=http://evil.example>": "<img",
-		"[x](data:text/html,<script>)": "data:", "<a onclick=x>": "onclick",
+		"[x](data:text/html,<script>)": "data:", "<a onclick=x>": "<a onclick",
 	} {
 		if got := string(markdown(in)); strings.Contains(got, bad) {
 			t.Errorf("%s becomes %s", in, got)

@@ -161,7 +161,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Referrer-Policy", "same-origin") // without any, browsers send forms with the Origin null
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
@@ -217,6 +217,7 @@ func (s *server) enter(w http.ResponseWriter, r *http.Request, token string) {
 	to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/\\"), RawQuery: q.Encode()} // never another host
 	// A page and no redirect: a browser that comes from elsewhere, such as a link in another page, would not send the cookie along a redirect.
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Referrer-Policy", "no-referrer") // the address has the token
 	fmt.Fprintf(w, `<!doctype html><title>Superstep</title><meta http-equiv="refresh" content="0; url=%s"><a href="%[1]s">Open the console</a>`,
 		template.HTMLEscapeString(to.String()))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 
@@ -61,7 +62,7 @@ func glyph(state string) string {
 		return "✗"
 	case "needs you", "waiting":
 		return "?"
-	case "retrying", "warning", "partial", "degraded":
+	case "retrying", "rate limit", "warning", "partial", "degraded":
 		return "!"
 	case "skipped", "cancelled", "stopped":
 		return "–"
@@ -86,11 +87,12 @@ type clocked struct {
 	Since string // RFC 3339, "" while it does not grow
 }
 
-func clock(s transcript.Span, now time.Time) clocked {
-	elapsed := s.Elapsed(now)
+// clock returns how long something took, as of the page: what is past does not grow.
+func (p *runPage) clock(s transcript.Span) clocked {
+	elapsed := s.Elapsed(p.now)
 	c := clocked{Text: inwords.Brief(elapsed)}
-	if s.Elapsed(now.Add(time.Hour)) != elapsed {
-		c.Since, c.Text = now.Add(-elapsed).UTC().Format(time.RFC3339Nano), inwords.Duration(elapsed)
+	if p.at == 0 && s.Elapsed(p.now.Add(time.Hour)) != elapsed {
+		c.Since, c.Text = p.now.Add(-elapsed).UTC().Format(time.RFC3339Nano), inwords.Duration(elapsed)
 	}
 	return c
 }
@@ -151,9 +153,43 @@ func (noImages) Transform(doc *ast.Document, _ text.Reader, _ parser.Context) {
 	}
 }
 
+// asText writes HTML, and what looks like it, as the text that it is: Promise<void>, or a page that a model answers with.
+type asText struct{}
+
+// RegisterFuncs implements renderer.NodeRenderer.
+func (asText) RegisterFuncs(reg renderer.NodeRendererFuncRegisterer) {
+	write := func(w util.BufWriter, source []byte, parts *text.Segments) {
+		for i := range parts.Len() {
+			part := parts.At(i)
+			template.HTMLEscape(w, part.Value(source))
+		}
+	}
+	reg.Register(ast.KindRawHTML, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if entering {
+			write(w, source, n.(*ast.RawHTML).Segments)
+		}
+		return ast.WalkSkipChildren, nil
+	})
+	reg.Register(ast.KindHTMLBlock, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		b := n.(*ast.HTMLBlock)
+		switch {
+		case entering:
+			_, _ = w.WriteString("<pre>") // to memory
+			write(w, source, b.Lines())
+		default:
+			if b.HasClosure() {
+				template.HTMLEscape(w, b.ClosureLine.Value(source))
+			}
+			_, _ = w.WriteString("</pre>\n")
+		}
+		return ast.WalkContinue, nil
+	})
+}
+
 // markdown returns the HTML of a text of a model: no HTML of its own, no images, and no scripts in links.
 func markdown(s string) template.HTML {
-	md := goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough), goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(noImages{}, 100))))
+	md := goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough), goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(noImages{}, 100))),
+		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(asText{}, 100))))
 	var b bytes.Buffer
 	if err := md.Convert([]byte(transcript.Clean(s)), &b); err != nil {
 		return template.HTML("<pre>" + template.HTMLEscapeString(transcript.Clean(s)) + "</pre>")
@@ -235,7 +271,7 @@ func statusOf(err error) int {
 		return http.StatusUnprocessableEntity
 	case errors.As(err, new(*runlog.StorageError)), errors.As(err, &net):
 		return http.StatusServiceUnavailable
-	case errors.As(err, new(*runlog.CorruptError)), errors.As(err, new(*fs.PathError)), errors.Is(err, runlog.ErrUnknown), errors.Is(err, runlog.ErrStoreReset):
+	case errors.As(err, new(breakdown)), errors.As(err, new(*runlog.CorruptError)), errors.As(err, new(*fs.PathError)), errors.Is(err, runlog.ErrUnknown), errors.Is(err, runlog.ErrStoreReset):
 		return http.StatusInternalServerError
 	}
 	return http.StatusConflict

@@ -130,7 +130,7 @@ func (s *server) runHandler(w http.ResponseWriter, r *http.Request) error {
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		p.r, p.progress, p.status, p.acts = &m.run, &m.progress, m.run.Status, false
+		p.r, p.progress, p.status, p.acts, p.now = &m.run, &m.progress, m.run.Status, false, m.run.Last()
 		data["Head"] = head
 		for _, l := range p.lists() {
 			var b strings.Builder
@@ -234,7 +234,7 @@ func (p *runPage) head() string {
 	used := r.Used()
 	status := p.current()
 	return p.s.html("run-head", map[string]any{
-		"ID": p.id, "Title": title(r, p.id), "Workflow": transcript.Line(r.Workflow), "Status": p.shown(), "Time": clock(r.Time, p.now), "Tokens": inwords.Count(used.In + used.Out),
+		"ID": p.id, "Title": title(r, p.id), "Workflow": transcript.Line(r.Workflow), "Status": p.shown(), "Time": p.clock(r.Time), "Tokens": inwords.Count(used.In + used.Out),
 		"Agents": used.Agents, "Money": p.money(), "Spent": used.Agents > 0 || used.In+used.Out > 0 || r.Budget.Money > 0, "Parent": transcript.Line(r.Parent), "Started": r.Started, "Retries": r.Retries, "Error": transcript.Clean(r.Error),
 		"Acts": p.acts, "Actions": p.actions(status), "Sandbox": transcript.Line(r.Sandbox), "Imported": r.Imported, "Stored": p.stored && status == runlog.Running,
 		"Inputs": pretty(r.Inputs), "Output": p.s.valued(r.Output), "Budget": p.budget(), "Chat": p.tab == chatTab, "Code": r.Code,
@@ -256,6 +256,8 @@ func (p *runPage) shown() string {
 	case p.at == 0 && asks && !status.Ended() && status != runlog.Failed:
 		return "needs you"
 	case p.at == 0 && status == runlog.Running && wait != nil && wait.What == summary.RateLimit:
+		return "rate limit"
+	case p.at == 0 && status == runlog.Running && wait != nil && wait.What == summary.Retry:
 		return "retrying"
 	case status == runlog.Running && p.r.Waits():
 		return "waiting"
@@ -347,8 +349,9 @@ func (p *runPage) why() []piece {
 		if r.Short != nil {
 			text = "Paused: " + transcript.Line(r.Short.Error()) + "."
 		}
-	case wait.What == "rate_limit":
-		text = "Waiting: every task waits to try again"
+	case wait.What == summary.RateLimit || wait.What == summary.Retry || wait.What == summary.Date:
+		text = map[string]string{summary.RateLimit: "Waiting: every task waits for the end of a rate limit", summary.Retry: "Waiting: every task waits to try again",
+			summary.Date: "Waiting for a date"}[wait.What]
 		if wait.Until != nil {
 			text += " until " + wait.Until.Local().Format("15:04:05")
 		}
@@ -574,6 +577,8 @@ func state(t *transcript.Task) string {
 		return "waiting"
 	case t.State == transcript.Waiting:
 		return "needs you"
+	case t.State == transcript.Running && t.Limit != "":
+		return "rate limit"
 	case t.State == transcript.Running && !t.RetryAt.IsZero():
 		return "retrying"
 	case t.State == transcript.Running && t.Queued:
@@ -609,7 +614,7 @@ func (p *runPage) tasks() list {
 			cost, tools := t.Total()
 			name, visit := named(t)
 			row := &taskRow{ID: id, Path: t.Path, Label: name, Visit: visit, Link: p.query("task", t.Path), Agent: t.Agent, Depth: t.Depth, State: state(t), Step: t.Step + 1,
-				Attempt: t.Attempt, Tools: tools, Time: clock(t.Time, p.now), Selected: t.Path == p.task, OnError: len(t.Bad) > 0, Note: cmp.Or(t.Error, t.Why)}
+				Attempt: t.Attempt, Tools: tools, Time: p.clock(t.Time), Selected: t.Path == p.task, OnError: len(t.Bad) > 0, Note: cmp.Or(t.Error, t.Why)}
 			if n := t.Usage.In + t.Usage.Out; n > 0 {
 				row.Tokens, row.Cost = inwords.Count(n), cost.String()
 			}
@@ -677,7 +682,7 @@ func (p *runPage) detail() []list {
 		if t.Parent != nil {
 			up = p.query("task", t.Parent.Path)
 		}
-		return p.s.html("task-about", map[string]any{"Task": t, "State": state(t), "Time": clock(t.Time, p.now), "Agents": agents, "Up": up, "Tab": p.tab,
+		return p.s.html("task-about", map[string]any{"Task": t, "State": state(t), "Time": p.clock(t.Time), "Agents": agents, "Up": up, "Tab": p.tab,
 			"Tabs": p.tabs(), "Attempts": attempts(t), "Within": p.group(t.Children), "Output": p.output(t), "Cost": first(t.Total()), "Acts": p.acts && !t.Ended() && t.Agent != "", "Rerun": p.acts && t.Ended() && t.Depth == 0, "Run": p.id, "Program": p.s.opt.Program,
 			"Command": p.s.opt.Program + " runs fork " + p.id + " --from " + clean.Shell(t.Path), "Key": "", "Stop": p.acts && !t.Ended() && t.Depth > 0})
 	}}}
@@ -739,7 +744,7 @@ func (p *runPage) group(tasks []*transcript.Task) []map[string]any {
 		if len(t.Agents) > 0 {
 			about = t.Agents[0].Title()
 		}
-		rows = append(rows, map[string]any{"Name": name, "Visit": visit, "About": about, "State": state(t), "Link": p.query("task", t.Path), "Time": clock(t.Time, p.now), "Note": cmp.Or(t.Error, t.Why)})
+		rows = append(rows, map[string]any{"Name": name, "Visit": visit, "About": about, "State": state(t), "Link": p.query("task", t.Path), "Time": p.clock(t.Time), "Note": cmp.Or(t.Error, t.Why)})
 	}
 	return rows
 }
@@ -792,7 +797,7 @@ func (p *runPage) part(id string, x *transcript.Part) string {
 	case x.Tool != nil:
 		u := x.Tool
 		data["Tool"], data["Arg"], data["State"], data["Result"], data["Input"] = u.Name, u.Arg, string(u.State), u.Result, pretty(u.Input)
-		data["Time"] = clock(u.Time, p.now)
+		data["Time"] = p.clock(u.Time)
 		if u.Child != nil {
 			data["Child"], data["ChildName"] = p.query("task", u.Child.Path), u.Child.Label()
 		}

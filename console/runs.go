@@ -75,7 +75,7 @@ func belongs(tab string, i *runlog.Info, sum *summary.Summary) bool {
 	case "failed":
 		return i.Status == runlog.Failed || i.Status == runlog.Partial || i.Status == runlog.Quarantined
 	case "retrying":
-		return i.Status == runlog.Running && sum != nil && sum.Waits == summary.RateLimit
+		return i.Status == runlog.Running && sum != nil && (sum.Waits == summary.RateLimit || sum.Waits == summary.Retry)
 	case "evaluations":
 		return evaluate.Of(i)
 	}
@@ -193,6 +193,8 @@ func (p *runsPage) row(i host.RunItem) *runRow {
 	case i.Open > 0 && !i.Status.Ended():
 		row.State = "needs you"
 	case i.Waits == summary.RateLimit:
+		row.State = "rate limit"
+	case i.Waits == summary.Retry:
 		row.State = "retrying"
 	}
 	return row

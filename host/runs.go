@@ -48,7 +48,7 @@ type RunItem struct {
 
 	// The rest is of listings alone, as of the last change of the status or the questions, or about a second ago.
 
-	Waits  string           `json:"waits,omitempty"`     // for what: person, message, budget, rate_limit, storage, operator or worker; "" if it does not wait
+	Waits  string           `json:"waits,omitempty"`     // for what: person, message, budget, rate_limit, retry, date, storage, operator or worker; "" if it does not wait
 	Until  *time.Time       `json:"until,omitempty"`     // of a rate limit, or before which no worker takes it
 	Open   int              `json:"open,omitempty"`      // questions that need an answer
 	Step   int              `json:"step,omitempty"`      // how many supersteps are committed
@@ -132,7 +132,7 @@ func (r *RunItem) describe(s *summary.Summary, now time.Time) {
 	switch {
 	case s.Waits == summary.Budget, s.Waits == summary.Message:
 		r.Reason = s.Waits
-	case r.Status == runlog.Queued && s.Waits == summary.RateLimit && s.Until != nil && now.Before(*s.Until):
+	case r.Status == runlog.Queued && s.Rests() && s.Until != nil && now.Before(*s.Until):
 		r.Reason = "waits until " + s.Until.Local().Format("2006-01-02 15:04")
 	case r.Status == runlog.Queued && s.Until != nil && now.Before(*s.Until):
 		r.Reason = "not before " + s.Until.Local().Format("2006-01-02 15:04")

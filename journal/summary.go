@@ -47,6 +47,7 @@ type summing struct {
 type top struct {
 	open  int       // its open questions
 	retry time.Time // of its next attempt, zero if that has begun
+	waits string    // for what until then, as a summary says
 }
 
 func (t top) works() bool { return t.open == 0 && t.retry.IsZero() }
@@ -154,14 +155,16 @@ func (s *summing) note(v *recovered, r *runlog.Record, data any, counted bool) {
 	case *runlog.TaskFailed:
 		if d.Next > 0 {
 			is = s.tops[task]
-			is.retry = r.Time.Add(time.Duration(d.Next) * time.Millisecond)
+			is.retry, is.waits = r.Time.Add(time.Duration(d.Next)*time.Millisecond), summary.Retry
 			s.put(task, is, false)
 		}
 	case *runlog.Settled:
 		var until time.Time
 		if d.Kind == "timer" && json.Unmarshal(d.Output, &until) == nil && until.After(r.Time.Add(time.Second)) {
 			is = s.tops[task]
-			is.retry = until
+			if is.retry, is.waits = until, summary.Date; strings.Contains(d.Key, "/wait-") {
+				is.waits = summary.RateLimit
+			}
 			s.put(task, is, false)
 		}
 		if !counted {
@@ -358,10 +361,9 @@ func (s *summing) summary(head uint64, status, or runlog.Status) *summary.Summar
 	case status == runlog.Paused, len(s.open) > 0 && s.working == 0:
 		out.Waits = asks()
 	case s.working == 0 && len(s.tops) > 0:
-		out.Waits = summary.RateLimit
 		for _, t := range s.tops {
 			if out.Until == nil || t.retry.Before(*out.Until) {
-				out.Until = &t.retry
+				out.Until, out.Waits = &t.retry, t.waits
 			}
 		}
 	}

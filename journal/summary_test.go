@@ -254,7 +254,7 @@ func TestSummaryIsRare(t *testing.T) {
 	if err := j.Write(t.Context(), "", runlog.KindTaskFailed, "task", runlog.TaskFailed{Node: "task", Attempt: 1, Next: 5000}); err != nil {
 		t.Fatal(err)
 	}
-	if got := summaryOf(t, store); got.Waits != summary.RateLimit || got.Until == nil || !got.Until.Equal(now.Add(5*time.Second)) {
+	if got := summaryOf(t, store); got.Waits != summary.Retry || got.Until == nil || !got.Until.Equal(now.Add(5*time.Second)) {
 		t.Errorf("until the next attempt the summary is %+v", got)
 	}
 	if err := j.Write(t.Context(), runlog.Failed, runlog.KindRunFailed, "", runlog.RunFailed{Error: "no", Tasks: []string{"task"}}); err != nil {

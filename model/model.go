@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -45,6 +46,8 @@ type Request struct {
 	Trace string `json:"-"`
 	// Answered, if non-nil, is called with the origin of a turn that has ended without an error, if the model knows it.
 	Answered func(Origin) `json:"-"`
+	// Retrying, if non-nil, is called before the model waits to ask its provider again within the turn, with the failure and the length of the wait.
+	Retrying func(failed *Error, wait time.Duration) `json:"-"`
 }
 
 // Origin tells who gave an answer.
@@ -155,4 +158,6 @@ type Response struct {
 	Usage   Usage    `json:"usage"`
 	Stop    StopCode `json:"stop"`
 	Origin           // absent in older logs, and in what Collect returns
+	Retries int      `json:"retries,omitempty"` // how often the model asked its provider again for it; set by agents
+	Trouble string   `json:"trouble,omitempty"` // why, as of the last time
 }

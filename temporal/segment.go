@@ -164,7 +164,7 @@ func (h *host) follow(ctx context.Context, r *superstep.Run, begun <-chan struct
 			if err != nil || len(infos) == 0 {
 				continue // the next append meets it
 			}
-			if s := summary.Of(&infos[0]); s != nil && s.Waits == summary.RateLimit && s.Until != nil && time.Until(*s.Until) > h.Rest {
+			if s := summary.Of(&infos[0]); s != nil && s.Rests() && s.Until != nil && time.Until(*s.Until) > h.Rest {
 				now, cancel := context.WithCancel(ctx)
 				cancel()
 				r.Stop(now)

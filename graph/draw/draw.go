@@ -42,16 +42,17 @@ const (
 	running = "running"
 	waiting = "waiting" // for an answer
 	done    = "done"
-	skipped = "skipped" // it failed and was skipped
+	skipped = "skipped" // it failed and was skipped, or had no reason to run
 	caught  = "caught"  // it failed, and another node takes care of that
 	failed  = "failed"
+	partly  = "partly" // it ran on the error of another node, or has less to give than was wanted
 )
 
-var glyphs = map[string]string{pending: "◌", running: "●", waiting: "?", done: "✓", skipped: "⊘", caught: "↷", failed: "✗"}
+var glyphs = map[string]string{pending: "◌", running: "●", waiting: "?", done: "✓", skipped: "⊘", caught: "↷", failed: "✗", partly: "!"}
 
 // NodeStatus is how far a node has come, over all of its visits and keys.
 type NodeStatus struct {
-	State    string // running, waiting, done, skipped, caught or failed; empty before that
+	State    string // running, waiting, done, partly, skipped, caught or failed; empty before that
 	Visits   int    // tasks of it that have begun
 	Done     int    // of them, those that are done
 	Failures int    // attempts that failed

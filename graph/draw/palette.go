@@ -30,6 +30,7 @@ var palette = []class{
 	{"done", colours{"#dafbe1", "#1a7f37", "#0a3d1c"}, colours{"#0f3d1f", "#3fb950", "#dafbe1"}, 1, false},
 	{"skipped", colours{"#fbefff", "#8250df", "#3e1f79"}, colours{"#3c1e70", "#a371f7", "#fbefff"}, 1, true},
 	{"caught", colours{"#fff1e5", "#bc4c00", "#471700"}, colours{"#5a1e02", "#db6d28", "#ffebda"}, 1, true},
+	{"partly", colours{"#fff8c5", "#bc4c00", "#3b2300"}, colours{"#4b2900", "#db6d28", "#fff8c5"}, 2, false},
 	{"failed", colours{"#ffebe9", "#cf222e", "#660018"}, colours{"#5d0f12", "#f85149", "#ffebe9"}, 3, false},
 }
 

@@ -35,6 +35,7 @@ type Progress struct {
 // task is how far a task has come.
 type task struct {
 	state    string
+	fate     string // what it says that it will end as, "" for done
 	failures int
 	open     []string // the keys of the questions without an answer
 }
@@ -73,14 +74,21 @@ func (p *Progress) stop(retry bool) {
 
 func (p *Progress) applyTask(r *runlog.Record) {
 	switch r.Kind {
-	case "task.started": // live-only
-		p.set(r.Path, running)
+	case runlog.KindEvent:
+		p.applyEvent(r)
+	case runlog.KindIntended, runlog.KindSettled: // it works
+		if t := p.task(r.Path); t.state != waiting && t.state != failed {
+			p.set(r.Path, running)
+		}
 	case runlog.KindTaskDone:
 		var d runlog.TaskDone
 		if d.Parse(r.Data) != nil {
 			return
 		}
+		t := p.task(r.Path)
 		switch {
+		case d.Error == "" && t.fate != "":
+			p.set(r.Path, t.fate)
 		case d.Caught:
 			p.set(r.Path, caught)
 		case d.Error != "" && d.Update == nil:
@@ -99,7 +107,9 @@ func (p *Progress) applyTask(r *runlog.Record) {
 		if d.Final {
 			state = failed
 		}
-		p.set(r.Path, state).failures++
+		t := p.set(r.Path, state)
+		t.fate = ""
+		t.failures++
 	case runlog.KindAsked:
 		var d runlog.Question
 		if json.Unmarshal(r.Data, &d) != nil {
@@ -122,13 +132,32 @@ func (p *Progress) applyTask(r *runlog.Record) {
 	}
 }
 
+// applyEvent applies what a task tells of itself. What is live-only changes nothing of a task that asks: it began again, and waits on.
+func (p *Progress) applyEvent(r *runlog.Record) {
+	var d struct{ Name string }
+	if json.Unmarshal(r.Data, &d) != nil {
+		return
+	}
+	t := p.task(r.Path)
+	switch {
+	case r.Seq == 0:
+		if begins := d.Name == "task.started" || d.Name == "task.works" || d.Name == "agent.works"; begins && t.state != waiting {
+			p.set(r.Path, running)
+		}
+	case d.Name == "not_run":
+		t.fate = skipped
+	case d.Name == "degraded", d.Name == "error_input" && t.fate == "":
+		t.fate = partly
+	}
+}
+
 // set changes the state of a task and of the tasks around it. A finished task stays finished.
 func (p *Progress) set(path string, state string) *task {
 	t := p.task(path)
 	if state == running && p.halted {
 		state = pending
 	}
-	if t.state != done && t.state != skipped && t.state != caught {
+	if t.state != done && t.state != skipped && t.state != caught && t.state != partly {
 		t.state = state
 	}
 	for up := parent(path); up != ""; up = parent(up) {
@@ -174,8 +203,8 @@ func nodePath(task string) string {
 
 // Status returns the states of the nodes so far, by path. The caller owns it.
 //
-// If a node has several tasks, the most urgent state counts: failed, then waiting, running, done,
-// caught, skipped. A sub-graph in which nothing runs and something waits is waiting too.
+// If a node has several tasks, the most urgent state counts: failed, then waiting, running, partly,
+// done, caught, skipped. A sub-graph in which nothing runs and something waits is waiting too.
 func (p *Progress) Status() map[string]NodeStatus {
 	paths := make([]string, 0, len(p.tasks))
 	for path := range p.tasks {
@@ -208,7 +237,7 @@ func (p *Progress) Status() map[string]NodeStatus {
 			s.State = state
 		}
 		s.Visits++
-		if state == done {
+		if state == done || state == partly {
 			s.Done++
 		}
 		s.Failures += t.failures
@@ -229,7 +258,7 @@ func (p *Progress) Status() map[string]NodeStatus {
 }
 
 // urgency orders the states: the first one counts for a node whose tasks are in several states.
-var urgency = map[string]int{pending: 0, skipped: 1, caught: 2, done: 3, running: 4, waiting: 5, failed: 6}
+var urgency = map[string]int{pending: 0, skipped: 1, caught: 2, done: 3, partly: 4, running: 5, waiting: 6, failed: 7}
 
 // insides returns the combined state of the tasks within a task: running if any runs, else waiting,
 // else failed.

@@ -34,7 +34,9 @@ func log(t *testing.T, lines string) []runlog.Record {
 		} else {
 			r.Data = json.RawMessage(`{}`)
 		}
-		if r.Kind != "task.started" {
+		if name := string(r.Kind); strings.HasPrefix(name, "task.started") || strings.HasPrefix(name, "live.") { // live-only, as the engine has it
+			r.Kind, r.Data = runlog.KindEvent, json.RawMessage(`{"name":"`+strings.TrimPrefix(name, "live.")+`","data":{}}`)
+		} else {
 			seq++
 			r.Seq = seq
 		}
@@ -100,6 +102,19 @@ func TestStatus(t *testing.T) {
 			run.resumed
 			task.started a
 			task.done a`, map[string]string{"a": "✓ done, 1 failed attempt"}},
+		{"a live event beside a question", `
+			task.started a
+			question.asked a {"key":"q"}
+			live.task.started a
+			live.agent.works a`, map[string]string{"a": "? waiting"}},
+		{"reopened", `
+			effect.intended a {"key":"turn-0","kind":"model"}`, map[string]string{"a": "● running"}},
+		{"ran on an error", `
+			event a {"name":"error_input","data":{"steps":["b"]}}
+			task.done a`, map[string]string{"a": "! partly"}},
+		{"had no reason to run", `
+			event a {"name":"not_run","data":{"why":"x"}}
+			task.done a`, map[string]string{"a": "⊘ skipped"}},
 		{"skipped", `
 			task.failed a {"attempt":1,"final":true}
 			task.done a {"error":"no such page"}`, map[string]string{"a": "⊘ skipped"}},

@@ -16,7 +16,9 @@ const (
 	Person    = "person"     // answers to its questions
 	Message   = "message"    // the next message of a conversation: nothing is wanted of anybody
 	Budget    = "budget"     // a larger budget
-	RateLimit = "rate_limit" // the next attempt, until Until
+	RateLimit = "rate_limit" // the end of one, until Until
+	Retry     = "retry"      // the next attempt, until Until
+	Date      = "date"       // that of Until
 	Storage   = "storage"
 	Operator  = "operator" // somebody has paused it
 	Worker    = "worker"   // a process that takes or resumes it; never stored
@@ -60,6 +62,9 @@ const (
 	longest = 80
 	most    = 5
 )
+
+// Rests reports whether the run does nothing until Until.
+func (s *Summary) Rests() bool { return s.Waits == RateLimit || s.Waits == Retry || s.Waits == Date }
 
 // Asks reports whether a question of a kind needs an answer of a person.
 func Asks(kind runlog.QuestionKind) bool {
@@ -112,7 +117,7 @@ func Of(info *runlog.Info) *Summary {
 	case info.Status.Ended() || info.Status == runlog.Failed:
 		s.Waits, s.Until, s.Open, s.Questions = "", nil, 0, nil
 	case info.Status == runlog.Queued:
-		if s.Until = nil; s.Waits != RateLimit || s.Queue == nil {
+		if s.Until = nil; !s.Rests() || s.Queue == nil {
 			s.Waits = Worker
 		}
 		if s.Queue != nil && !s.Queue.NotBefore.IsZero() {

@@ -68,8 +68,9 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 	t := r.work(rec.Path, -1, rec.Time)
 	r.spend(t, &d)
 	switch {
-	case d.Kind == "timer": // a rate limit is waited out
-		if json.Unmarshal(d.Output, &t.RetryAt) == nil {
+	case d.Kind == "timer": // a date is waited for, or a rate limit
+		if json.Unmarshal(d.Output, &t.RetryAt) == nil && strings.Contains(d.Key, "/wait-") {
+			t.Limit = Line(d.Name)
 			r.Retries++
 		}
 	case d.Kind == "gate":
@@ -95,6 +96,17 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 		r.settleTurn(t, &d, rec.Time, false)
 	default:
 		r.endPart(rec, &d, r.settleTool(t, &d, rec.Time))
+	}
+	if in := r.paths[rec.Path+"/"+d.Key]; d.Kind == "rerun" && in != nil && !in.Ended() { // a producer that was run again, which has no end of its own
+		state := Done
+		if in.Error = Clean(d.Error); d.Error != "" {
+			state = Failed
+		}
+		r.end(in, state, rec.Time)
+		r.endWithin(in, rec.Time)
+		r.took(in, d.Took)
+		r.count(in)
+		r.touch(in)
 	}
 }
 
@@ -285,6 +297,10 @@ func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time, interrupted b
 		}
 	} else if json.Unmarshal(d.Output, &resp) != nil {
 		return
+	}
+	if resp.Retries > 0 { // by the provider's client, within the turn
+		r.Retries += resp.Retries
+		r.add(t, "", Part{Kind: Retry, Text: fmt.Sprintf("the model was asked %d times: %s", resp.Retries+1, Clean(resp.Trouble))})
 	}
 	t.Usage, r.Usage = t.Usage.Add(resp.Usage), r.Usage.Add(resp.Usage)
 	if d.Spent == nil && resp.Usage != (model.Usage{}) { // nobody has reckoned it

@@ -2,7 +2,7 @@ package transcript
 
 import (
 	"encoding/json"
-	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep/internal/cut"
 	"github.com/superstep-dev/superstep/internal/mail"
@@ -26,7 +26,7 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		return
 	}
 	switch {
-	case strings.HasPrefix(d.Name, "task.") && rec.Seq == 0 && r.asks(rec.Path): // it began again, and waits on
+	case rec.Seq == 0 && d.Name != "progress" && r.asks(rec.Path): // it began again, and waits on
 	case d.Name == "task.started":
 		var task struct{ Step int }
 		if json.Unmarshal(d.Data, &task) != nil {
@@ -42,8 +42,7 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		if json.Unmarshal(d.Data, &note) != nil || note.Text == "" {
 			return
 		}
-		t := r.work(rec.Path, -1, rec.Time)
-		r.add(t, "", Part{Kind: Note, Text: Clean(note.Text)})
+		r.add(r.tells(rec), "", Part{Kind: Note, Text: Clean(note.Text)})
 	case d.Name == "progress" && rec.Seq == 0:
 		var p Progress
 		if t := r.paths[rec.Path]; t != nil && json.Unmarshal(d.Data, &p) == nil {
@@ -65,8 +64,7 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 			denial.Missing = lines(no.Missing)
 		}
 		r.Denied = append(r.Denied, denial)
-		t := r.work(rec.Path, -1, rec.Time)
-		r.add(t, "", Part{Kind: Note, Text: "denied " + denial.String() + " (nobody to ask)"})
+		r.add(r.tells(rec), "", Part{Kind: Note, Text: "denied " + denial.String() + " (nobody to ask)"})
 	case d.Name == "context" && rec.Seq != 0:
 		var level struct{ Action string }
 		if json.Unmarshal(d.Data, &level) != nil {
@@ -74,8 +72,7 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		}
 		if text := map[string]string{"compacted": "the conversation so far was summed up",
 			"cleared": "old results of tools were cut down"}[level.Action]; text != "" {
-			t := r.work(rec.Path, -1, rec.Time)
-			r.add(t, "", Part{Kind: Compacted, Text: text})
+			r.add(r.tells(rec), "", Part{Kind: Compacted, Text: text})
 		}
 	case d.Name == cut.Event:
 		if c, t := cut.Of(rec), r.paths[rec.Path]; c != nil && t != nil && c.Kind == "model" {
@@ -86,14 +83,14 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 	case d.Name == "error_input" && rec.Seq != 0:
 		var in struct{ Steps []string }
 		if json.Unmarshal(d.Data, &in) == nil {
-			r.work(rec.Path, -1, rec.Time).Bad = lines(in.Steps)
+			r.tells(rec).Bad = lines(in.Steps)
 		}
 	case (d.Name == "not_run" || d.Name == "degraded") && rec.Seq != 0:
 		var note struct{ Why string }
 		if json.Unmarshal(d.Data, &note) != nil {
 			return
 		}
-		t := r.work(rec.Path, -1, rec.Time)
+		t := r.tells(rec)
 		if t.Why, t.fate = Clean(note.Why), Skipped; d.Name == "degraded" {
 			t.fate = Partly
 		}
@@ -107,6 +104,16 @@ func (r *Run) applyEvent(rec *runlog.Record) {
 		t.Queued = true
 	case d.Name == "task.works", d.Name == "agent.works":
 		r.work(rec.Path, -1, rec.Time)
+	case d.Name == "model.retry":
+		var wait struct {
+			Until          time.Time
+			Error, Limited string
+		}
+		if json.Unmarshal(d.Data, &wait) != nil {
+			return
+		}
+		t := r.work(rec.Path, -1, rec.Time)
+		t.RetryAt, t.Limit, t.Trouble = wait.Until, Line(wait.Limited), Line(wait.Error)
 	case d.Name == "text", d.Name == "reasoning":
 		var delta struct{ Agent, Text string }
 		if json.Unmarshal(d.Data, &delta) != nil {

@@ -59,8 +59,10 @@ func (r *Run) applyQuestion(rec *runlog.Record) {
 			}
 		}
 	}
-	if r.Status == runlog.Running {
+	if t := r.paths[rec.Path]; r.Status == runlog.Running {
 		r.work(rec.Path, -1, rec.Time)
+	} else if t != nil && t.State == Waiting && !r.asks(rec.Path) { // it continues when the run is resumed
+		r.end(t, Stopped, rec.Time)
 	}
 }
 

@@ -124,8 +124,19 @@ func (r *Run) work(path string, step int, at time.Time) *Task {
 		t.State = Running
 		t.Time.start(at)
 	}
-	t.Queued, t.RetryAt = false, time.Time{}
+	t.goOn()
 	return t
+}
+
+// goOn ends what a task waits for.
+func (t *Task) goOn() { t.Queued, t.RetryAt, t.Limit, t.Trouble = false, time.Time{}, "", "" }
+
+// tells returns the task of a record that says something about it, which begins nothing: a task that waits still waits.
+func (r *Run) tells(rec *runlog.Record) *Task {
+	if t := r.paths[rec.Path]; t != nil && (t.Queued || !t.RetryAt.IsZero() || r.asks(rec.Path)) {
+		return t
+	}
+	return r.work(rec.Path, -1, rec.Time)
 }
 
 // begins is like work, for a record that is written when a task begins. Only the first such record of a task counts.
@@ -140,7 +151,7 @@ func (r *Run) begins(rec *runlog.Record) *Task {
 
 func (r *Run) end(t *Task, s State, at time.Time) {
 	t.State, t.Thinking, t.Summing, t.Progress = s, false, false, nil
-	t.Queued, t.RetryAt = false, time.Time{}
+	t.goOn()
 	t.hush()
 	t.Time.stop(at)
 	t.Left = at

@@ -164,6 +164,8 @@ type Task struct {
 	Rev      uint64    // Run.Rev of the last record that changed it, or what is in it
 	Queued   bool      // it waits for a place; live-only
 	RetryAt  time.Time // when it tries again, zero unless it waits for that
+	Limit    string    // the provider whose rate limit it waits for until RetryAt, "" if it waits for another reason
+	Trouble  string    // why its model is asked again at RetryAt, "" if that is not known; live-only
 	Attempt  int       // from 1
 	Error    string
 	Why      string   // of one that is Skipped or Partly
@@ -464,6 +466,9 @@ func (r *Run) AwaitsMessage() bool {
 	open := r.Open()
 	return r.Short == nil && len(open) > 0 && !slices.ContainsFunc(open, func(q *Question) bool { return q.Kind != runlog.QuestionMessage })
 }
+
+// Last returns the time of the last record.
+func (r *Run) Last() time.Time { return r.last }
 
 // Active returns the running and waiting tasks, in the order of their first records.
 func (r *Run) Active() []*Task {

@@ -108,6 +108,7 @@ type TaskView struct {
 	Order    int           `json:"order,omitempty"`
 	Queued   bool          `json:"queued,omitempty"`
 	RetryAt  *time.Time    `json:"retry_at,omitempty"`
+	Limit    string        `json:"limit,omitempty"` // the provider whose rate limit it waits for
 	Attempt  int           `json:"attempt"`
 	Error    string        `json:"error,omitempty"`
 	Why      string        `json:"why,omitempty"`
@@ -235,7 +236,7 @@ func (s *Step) view() *StepView { return &StepView{s.Number, s.Done, s.Time.cloc
 func (t *Task) view() *TaskView {
 	v := &TaskView{
 		Path: t.Path, Label: t.Label(), Node: t.Node, Key: t.Key, Step: t.Step, State: t.State, Depth: t.Depth, Order: t.Order, Queued: t.Queued,
-		RetryAt: optional(t.RetryAt), Attempt: t.Attempt, Error: t.Error, Why: t.Why, Bad: t.Bad, Run: t.Run, Thinking: t.Thinking, Usage: t.Usage,
+		RetryAt: optional(t.RetryAt), Limit: t.Limit, Attempt: t.Attempt, Error: t.Error, Why: t.Why, Bad: t.Bad, Run: t.Run, Thinking: t.Thinking, Usage: t.Usage,
 		Cost: cost(t.Spent, t.Unpriced), Tools: t.Tools, Dropped: t.Dropped, Todos: t.Todos, Time: t.Time.clock(),
 	}
 	if t.Parent != nil {
@@ -391,7 +392,7 @@ func (f *Feed) tail(t *Task, out []Change) []Change {
 
 // A Wait is the reason why a run makes no progress.
 type Wait struct {
-	What  string     `json:"what"`            // person, message, budget, rate_limit, storage, operator or worker
+	What  string     `json:"what"`            // person, message, budget, rate_limit, retry, date, storage, operator or worker
 	Until *time.Time `json:"until,omitempty"` // of a rate limit, or before which no worker takes it
 	Place []string   `json:"place,omitempty"` // the labels that the worker must have
 }
@@ -416,12 +417,19 @@ func (r *Run) Wait() *Wait {
 		return nil
 	}
 	var until time.Time
+	what := ""
 	for _, t := range r.Tasks {
 		if t.retries && (until.IsZero() || t.RetryAt.Before(until)) {
 			until = t.RetryAt
+			switch what = "date"; {
+			case t.Limit != "":
+				what = "rate_limit"
+			case t.Attempt > 1 || t.Trouble != "":
+				what = "retry"
+			}
 		}
 	}
-	return &Wait{What: "rate_limit", Until: &until}
+	return &Wait{What: what, Until: &until}
 }
 
 // Compare orders tasks as declared: by superstep, then by the order of nodes and of sends, then by path.

@@ -163,7 +163,7 @@ func (p *graphPane) text(i *graphItem, brief bool) (text string, colour func(str
 	case t.Ended():
 		sign, word, colour = "!", string(t.State), pal.Yellow
 	case !t.RetryAt.IsZero():
-		sign, word, colour = "!", fmt.Sprintf("try %d in %s", max(2, t.Attempt), inwords.Duration(t.RetryAt.Sub(p.now()))), pal.Yellow
+		sign, word, colour = "!", resting(t, inwords.Duration(max(0, t.RetryAt.Sub(p.now())))), pal.Yellow
 	case t.Queued:
 		sign, word, took = "◌", "queued", ""
 	default:

@@ -82,6 +82,9 @@ func (p *page) block(n ast.Node, width int) []string {
 		l := n.Lines().At(i)
 		out = append(out, strings.ReplaceAll(strings.TrimRight(string(l.Value(p.src)), "\n"), "\t", "    "))
 	}
+	if h, ok := n.(*ast.HTMLBlock); ok && h.HasClosure() {
+		out = append(out, strings.TrimRight(string(h.ClosureLine.Value(p.src)), "\n"))
+	}
 	return indented(out, "  ", "  ")
 }
 

@@ -215,11 +215,8 @@ func (p painter) state(t row, now time.Time) (glyph, doing string, must bool) {
 	case t.Ended():
 		return p.pal.Yellow("!"), p.pal.Yellow(string(t.State)), true
 	case !t.RetryAt.IsZero():
-		left := inwords.Duration(t.RetryAt.Sub(now))
-		if t.Attempt > 1 {
-			return p.pal.Yellow("!"), p.pal.Yellow(fmt.Sprintf("try %d in %s", t.Attempt, left)), true
-		}
-		return p.pal.Yellow("!"), p.pal.Yellow("rate limit, goes on in " + left), true
+		left := inwords.Duration(max(0, t.RetryAt.Sub(now)))
+		return p.pal.Yellow("!"), p.pal.Yellow(resting(t.Task, left)), true
 	case t.Queued:
 		return p.pal.Dim("◌"), p.pal.Dim("queued"), true
 	}
@@ -228,6 +225,19 @@ func (p painter) state(t row, now time.Time) (glyph, doing string, must bool) {
 		doing = strings.TrimRight(p.pal.Yellow(fmt.Sprintf("try %d", t.Attempt))+" "+doing, " ")
 	}
 	return spinner(p.frame), doing, t.Attempt > 1
+}
+
+// resting tells for what a task waits that is to go on in a while.
+func resting(t *transcript.Task, left string) string {
+	switch {
+	case t.Limit != "":
+		return "rate limit of " + t.Limit + ", goes on in " + left
+	case t.Trouble != "":
+		return "asks again in " + left + ": " + t.Trouble
+	case t.Attempt > 1:
+		return fmt.Sprintf("try %d in %s", t.Attempt, left)
+	}
+	return "goes on in " + left
 }
 
 // needs returns the question of a waiting task.

@@ -580,7 +580,7 @@ func nonEmpty(list ...string) []string {
 
 // waitsFor tells why a run makes no progress.
 func waitsFor(w *transcript.Wait, now time.Time) string {
-	text := map[string]string{"person": "it waits for an answer", "message": "it waits for a message", "budget": "the budget is used up", "rate_limit": "rate limit",
+	text := map[string]string{"person": "it waits for an answer", "message": "it waits for a message", "budget": "the budget is used up", "rate_limit": "rate limit", "retry": "an attempt failed", "date": "it waits for a date",
 		"storage": "the store can take no more", "operator": "it was paused", "worker": "no process executes it"}[w.What]
 	if w.Until != nil {
 		text += ", goes on in " + inwords.Duration(w.Until.Sub(now))

@@ -91,6 +91,9 @@ func (c *Client) again(ctx context.Context, n int, fail *model.Error, turn Turn,
 	if !again && turn.Relax(fail) {
 		wait, again = 0, n < max(c.config.Retries, 1)
 	}
+	if again && wait > 0 && out.request.Retrying != nil {
+		out.request.Retrying(fail, wait)
+	}
 	return again && sleep(ctx, wait)
 }
 
