@@ -40,7 +40,9 @@ func TestMarkdownIsWhole(t *testing.T) {
 		"| a | b |\n|---|---|\n| <x> | <y z=1> |",
 	} {
 		got := string(markdown(s))
-		squash := func(s string) string { return strings.Join(strings.Fields(strings.NewReplacer("|", " ", "- ", " ", "---", " ").Replace(s)), "") }
+		squash := func(s string) string {
+			return strings.Join(strings.Fields(strings.NewReplacer("|", " ", "- ", " ", "---", " ").Replace(s)), "")
+		}
 		seen := html.UnescapeString(tags.ReplaceAllString(got, ""))
 		if want := squash(html.UnescapeString(s)); squash(seen) != want {
 			t.Errorf("%s\nis shown as\n%s", want, squash(seen))
