@@ -42,6 +42,7 @@ type Options struct {
 	Demo    bool      // offers the command "demo"
 
 	heartbeat time.Duration // between the signs of life of plain progress; defaults to 30 s
+	idle      time.Duration // that a detached run which waits for a person keeps its process; defaults to a minute
 }
 
 // The exit codes of the command.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,25 +79,26 @@ func (a *app) startDetached(ctx context.Context, r *running) error {
 	return a.print(p, p.Run+"\n")
 }
 
-// chatIdle is how long the process of a chat waits for the next message.
-const chatIdle = 10 * time.Minute
-
-// answering returns how questions of a run are answered.
-func (r *running) answering(asked superstep.Answering) superstep.Answering {
+// answering returns how questions of a run are answered. A detached run that only waits for a person, for so long, leaves its questions open: it pauses, its
+// process ends, and whoever answers resumes it.
+func (r *running) answering(asked superstep.Answering, idle time.Duration) superstep.Answering {
 	if r.detached == "" || r.leave.onAsk != "wait" {
 		return asked
 	}
+	idle = cmp.Or(idle, time.Minute)
+	var until time.Time // of all questions that are open together
 	return func(ctx context.Context, q runlog.Question) (*runlog.Answer, bool) {
 		if a, ok := asked(ctx, q); ok {
+			until = time.Time{}
 			return a, ok
 		}
-		var idle <-chan time.Time
-		if q.Kind == runlog.QuestionMessage { // a conversation that nobody continues is paused, and needs no process
-			idle = time.After(chatIdle)
+		if until.IsZero() || time.Since(until) > idle { // they are asked about one after another
+			until = time.Now().Add(idle)
 		}
 		select {
-		case <-ctx.Done(): // the question stays open: whoever answers does so from another process
-		case <-idle:
+		case <-ctx.Done(): // the question stays open, and another one is answered
+			until = time.Time{}
+		case <-time.After(time.Until(until)):
 		}
 		return nil, false
 	}

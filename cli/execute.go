@@ -54,7 +54,7 @@ func executeRun(ctx context.Context, a *app, j *job) error {
 			return j.engine.Answer(ctx, s.ID(), path, given)
 		},
 	})
-	run, err := j.begin(ctx, j.flags.answering(s.Answer), s.Observe)
+	run, err := j.begin(ctx, j.flags.answering(s.Answer, a.opt.idle), s.Observe)
 	if err != nil {
 		s.Close()
 		return stopped(ctx, err)

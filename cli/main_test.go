@@ -128,5 +128,8 @@ func testOptions() *Options {
 	if d, err := time.ParseDuration(os.Getenv("TEST_HEARTBEAT")); err == nil {
 		opt.heartbeat = d
 	}
+	if d, err := time.ParseDuration(os.Getenv("TEST_IDLE")); err == nil {
+		opt.idle = d
+	}
 	return opt
 }

@@ -279,6 +279,10 @@ func (s *serving) begin(ctx context.Context, req *sdk.CallToolRequest) (string, 
 	if err != nil {
 		return "", err
 	}
+	executing = slices.DeleteFunc(executing, func(i runlog.Info) bool { // what waits for a person needs nothing, and soon no process
+		sum := summary.Of(&i)
+		return sum != nil && (sum.Waits == summary.Person || sum.Waits == summary.Message)
+	})
 	if len(executing) >= mostServed {
 		return "", fmt.Errorf("%d runs that were started over MCP execute here already; wait for one with run_status, or cancel one", len(executing))
 	}

@@ -238,11 +238,24 @@ func TestServeMCP(t *testing.T) {
 		{"killed", serveKilled},
 		{"agents are refused", serveRefusesAgents},
 		{"tools ask the user", serveToolsElicit},
+		{"what waits does not count", serveWaiting},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.test(t, newMCPServed(t, binary))
 		})
+	}
+}
+
+// Runs that wait for an answer keep no client from starting others.
+func serveWaiting(t *testing.T, s *mcpServed) {
+	cs := s.connect("", "decline", &sdk.CommandTransport{Command: s.command("serve", "--mcp", "--workflows")})
+	for n := range 17 {
+		out, fault := s.call(cs, "asky", nil)
+		if fault != "" || out.Status != "waiting" {
+			t.Fatalf("%d: %+v %s", n+1, out, fault)
+		}
+		defer func() { _, _ = s.call(cs, "run_cancel", map[string]any{"run": out.Run}) }()
 	}
 }
 
