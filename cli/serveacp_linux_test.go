@@ -606,6 +606,46 @@ func TestACPSteerAndCancel(t *testing.T) {
 	}
 }
 
+// A run that waits for permission ends its process after a minute, while the client still asks; its answer, and that of another process, resumes the run and
+// the turn goes on.
+func TestACPIdle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
+	t.Parallel()
+	for _, by := range []string{"the client", "another process"} {
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			d := newEditorDesk(t)
+			e := d.open(false)
+			id, gate := e.session(d.dir), make(chan struct{})
+			e.decide = func(ctx context.Context, _ *acp.RequestPermissionRequest) string {
+				select {
+				case <-gate:
+					return "allow_once"
+				case <-ctx.Done():
+					return ""
+				}
+			}
+			ask := e.send(id, "WRITE x.txt")
+			for end := time.Now().Add(3 * time.Minute); !strings.Contains(d.command("runs", "list"), "paused"); time.Sleep(100 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("it does not pause")
+				}
+			}
+			if by == "the client" {
+				close(gate)
+			} else {
+				d.command("runs", "answer", string(id), "once")
+			}
+			e.stops(ask, "end_turn")
+			if _, err := os.Stat(filepath.Join(d.dir, "x.txt")); err != nil {
+				t.Errorf("%v\n%s", err, e.shown())
+			}
+		})
+	}
+}
+
 // A server that is killed leaves its run, with the open question, which another process answers; a new server tells all of it.
 func TestACPDropAndLoad(t *testing.T) {
 	t.Parallel()

@@ -140,7 +140,7 @@ func (x *session) next(ctx context.Context) (string, error) {
 
 // follow follows a run until no process executes it.
 func (v *view) follow() {
-	x := v.session
+	x, answered := v.session, 0 // how often it is looked at before an answer has it resumed
 	for {
 		x.mu.Lock()
 		from := v.run.Seq + 1
@@ -157,10 +157,20 @@ func (v *view) follow() {
 		}
 		info, err := x.server.engine.Find(x.ctx, v.id)
 		x.mu.Lock()
-		if err == nil && info.Status == runlog.Running && v.err == nil && x.ctx.Err() == nil {
+		delay := retryDelay
+		switch { // another process resumes it, or has
+		case info.Status == runlog.Paused && v.run.By == "" && v.waits():
+			answered, delay = 10, 5*retryDelay
+		case info.Status == runlog.Interrupted && answered > 0:
+			answered--
+			delay = 5 * retryDelay
+		case info.Status != runlog.Running:
+			delay = 0
+		}
+		if err == nil && delay > 0 && v.err == nil && x.ctx.Err() == nil {
 			x.mu.Unlock()
-			time.Sleep(retryDelay)
-			continue // another process has taken it up
+			time.Sleep(delay)
+			continue
 		}
 		if err == nil {
 			v.run.End(info.Status)
@@ -393,6 +403,11 @@ func (v *view) rests(asked int) bool {
 		a := v.asks[q]
 		return q.Kind != runlog.QuestionMessage && (a == nil || !a.left)
 	})
+}
+
+// waits reports whether the client has been asked something and has not answered.
+func (v *view) waits() bool {
+	return slices.ContainsFunc(v.run.Open(), func(q *transcript.Question) bool { a := v.asks[q]; return a != nil && !a.left })
 }
 
 // left reports whether a question waits for the next prompt.
