@@ -257,6 +257,11 @@ func TestLinkedIsProtected(t *testing.T) {
 		filepath.Join(g.dir, "skills", "all"):               "..",
 		filepath.Join(g.home, ".claude", "skills"):          filepath.Join(g.home, "dotfiles", "skills"),
 		filepath.Join(g.dir, "alias"):                       ".atomic",
+		filepath.Join(g.dir, ".vscode", "tasks.json"):       filepath.Join("..", "conf", "tasks.json"),
+		filepath.Join(g.dir, ".github", "workflows", "ci"):  filepath.Join("..", "..", "ci"),
+		filepath.Join(g.dir, ".envrc"):                      filepath.Join("conf", "envrc"),
+		filepath.Join(g.dir, "CLAUDE.md"):                   "AGENTS.md",
+		filepath.Join(g.dir, ".venv", "lib"):                filepath.Join("..", "lib"),
 	} {
 		if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
 			t.Fatal(err)
@@ -266,10 +271,10 @@ func TestLinkedIsProtected(t *testing.T) {
 		}
 	}
 	_, s := g.open(t)
-	for _, name := range []string{"team/new.md", "team/lead/linked.md", "one.md", "later/x.ts", "others/x.md", "alias/tools/x.ts", filepath.Join(g.home, "dotfiles", "skills", "x", "notes.md")} {
+	for _, name := range []string{"team/new.md", "team/lead/linked.md", "one.md", "later/x.ts", "others/x.md", "alias/tools/x.ts", "conf/tasks.json", "conf/envrc", "ci/x.yml", filepath.Join(g.home, "dotfiles", "skills", "x", "notes.md")} {
 		unwritable(t, s, name)
 	}
-	for _, name := range []string{"main.go", "two.md", "docs/x.md"} { // skills/all leads to the whole project
+	for _, name := range []string{"main.go", "two.md", "docs/x.md", "conf/x", "lib/x"} { // skills/all leads to the whole project
 		if got := check(s, "write_file", map[string]string{"path": name}); got != tool.Allow {
 			t.Errorf("%s: %s", name, got)
 		}

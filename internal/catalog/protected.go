@@ -76,6 +76,16 @@ func (c *Catalog) protect() []permit.Protected {
 		}
 		c.behindLinks(place, seen, add)
 	}
+	if p, err := permit.New(&permit.Options{Root: o.Dir, Home: o.Home, Protected: out}); err == nil && o.Dir != "" {
+		entries, _ := os.ReadDir(o.Dir) // what cannot be read is not used
+		for _, e := range entries {
+			if path := filepath.Join(o.Dir, e.Name()); p.Protected(path) != "" {
+				c.behindLinks(path, seen, func(path string) {
+					out = append(out, permit.Protected{Path: path, Why: "a protected link leads there"})
+				})
+			}
+		}
+	}
 	for _, f := range c.scripts().list { // modules load others from anywhere in the project
 		for _, name := range f.Files {
 			if f.Kind == script.Module && f.Scope.Name == Project {

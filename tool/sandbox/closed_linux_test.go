@@ -453,3 +453,43 @@ func TestForgedIndex(t *testing.T) {
 		}
 	})
 }
+
+// What a protected link leads to is protected, with all links on the way, wherever commands may write.
+func TestBehindLinks(t *testing.T) {
+	modes(t, func(t *testing.T, mode sandbox.Mode) {
+		for name, c := range map[string]struct{ before, command string }{
+			"in a folder":         {`mkdir sub/in; echo mine >real/x; ln -s ../../real/x sub/.vscode/x; ln -s ../../real/deep sub/.vscode/deep`, `echo evil >real/x; echo evil >real/deep/x; mv real r; rm -rf real`},
+			"missing":             {`ln -s ../../real/new sub/.vscode/x`, `echo evil >real/new`},
+			"folder on the way":   {`ln -s real scripts; echo mine >real/x; ln -s ../scripts/x sub/.envrc`, `rm scripts; ln -s tools scripts; rm scripts; ln -s $XDG_CACHE_HOME scripts`},
+			"file on the way":     {`echo mine >real/x; ln -s real/x far/m; ln -sf ../real/x far/m; ln -s ../../far/m sub/.vscode/x`, `ln -sf ../tools/x far/m`},
+			"in place of a link":  {`ln -s ../real far/scripts; echo mine >real/x; ln -s ../far/scripts/x sub/.envrc`, `rm far/scripts; mkdir far/scripts; echo evil >far/scripts/x`},
+			"over a folder":       {`echo mine >real/x; ln -s ../real far/scripts; ln -s ../far/scripts/../real/x sub/.envrc`, `echo evil >real/x; rm far/scripts; mkdir -p tools/real tools/y; cp tools/x tools/real/x; ln -s ../tools/y far/scripts`},
+			"in another folder":   {`echo mine >$W/x; ln -s $W/x sub/.vscode/x; mkdir $W/d; echo mine >$W/d/x; ln -s $W/d real/d; ln -s ../real/d/x sub/.envrc`, `echo evil >$W/x; echo evil >$W/d/x; mv $W/d $W/e; rm real/d; ln -s ../tools real/d`},
+			"through a hook":      {`ln -s real scripts; ln -s ../../scripts/x .git/hooks/x`, `rm scripts; ln -s tools scripts`},
+			"through the folder":  {`rm -rf .git/hooks; ln -s ../far/hooks .git/hooks; ln -s ../real far/hooks; echo mine >real/x`, `rm far/hooks; ln -s ../tools far/hooks; echo evil >real/x`},
+			"what the user made":  {`ln -s ../../far sub/.vscode/far`, `echo evil >far/x; mkdir far/new; echo evil >far/new/x`},
+			"outside, not in use": {`ln -s /usr/bin/env sub/.vscode/env; ln -s / sub/.vscode/all; ln -s ../.. sub/.vscode/top`, `echo mine >tools/mine`},
+		} {
+			t.Run(name, func(t *testing.T) {
+				v := newVictim(t, mode)
+				w := t.TempDir()
+				write(t, v.dir+"/tools/x", "evil\n")
+				write(t, v.dir+"/far/file", "mine\n")
+				write(t, v.dir+"/real/deep/file", "mine\n")
+				user := func(script string) string {
+					c := exec.CommandContext(t.Context(), "/bin/bash", "-c", script)
+					c.Dir, c.Env = v.dir, append(os.Environ(), "W="+w)
+					out, _ := c.CombinedOutput()
+					return string(out)
+				}
+				said := user(c.before)
+				v.s = newSandbox(t, sandbox.Options{Root: v.dir, Cache: v.cache, Mode: mode, Hide: isSecret, Protect: isProtected, Policy: sandbox.Policy{Write: []string{w}}})
+				out, refusals, err := v.do(t, "W="+w+"; mkdir -p $XDG_CACHE_HOME; cp tools/x $XDG_CACHE_HOME/x; "+c.command)
+				now := user(`cat sub/.vscode/x sub/.vscode/deep/x sub/.vscode/far/x sub/.vscode/far/new/x sub/.envrc .git/hooks/x`)
+				if strings.Contains(now, "evil") || err != nil && name == "outside, not in use" {
+					t.Errorf("%s; %s, %s, %q, %v", now, said, out, refusals, err)
+				}
+			})
+		}
+	})
+}

@@ -30,7 +30,7 @@ func (l *layout) add(name string, write bool) {
 // resolve returns where a path leads, and by which links.
 func (l *layout) resolve(name string) (string, map[string]string) {
 	links := map[string]string{}
-	real := follow(filepath.Clean(name), links, 40)
+	real := follow(filepath.Clean(name), 40, func(link, to string) bool { links[link] = to; return true })
 	for link := range links {
 		for tree, write := range l.trees {
 			if write && within(tree, link) && !within(tree, real) {
@@ -41,16 +41,20 @@ func (l *layout) resolve(name string) (string, map[string]string) {
 	return real, links
 }
 
-// follow returns the target of a path, and notes the links on the way. It returns "" if there is no
+// follow returns the target of a path, and calls link with the links on the way and what they hold, until that is false. It returns "" if there is no
 // target.
-func follow(name string, links map[string]string, left int) string {
+func follow(name string, left int, link func(name, to string) bool) string {
 	at := string(filepath.Separator)
 	if v := filepath.VolumeName(name); v != "" {
 		at = v + at
 	}
 	rest := strings.Split(strings.Trim(filepath.ToSlash(strings.TrimPrefix(name, filepath.VolumeName(name))), "/"), "/")
 	for i, part := range rest {
-		if part == "" {
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
 			continue
 		}
 		next := filepath.Join(at, part)
@@ -63,14 +67,13 @@ func follow(name string, links map[string]string, left int) string {
 			continue
 		}
 		target, err := os.Readlink(next)
-		if err != nil || left == 0 {
+		if err != nil || left == 0 || !link(next, target) {
 			return ""
 		}
-		links[next] = target
 		if !filepath.IsAbs(target) {
-			target = filepath.Join(at, target)
+			target = at + "/" + target // not yet without .., since what is before that may be a link
 		}
-		return follow(filepath.Join(append([]string{target}, rest[i+1:]...)...), links, left-1)
+		return follow(strings.Join(append([]string{target}, rest[i+1:]...), "/"), left-1, link)
 	}
 	return at
 }
@@ -213,7 +216,7 @@ func (s *Sandbox) addProgram(l *layout, dir string) {
 // addSystem adds a tree of the system, without the home folder if that is within it.
 func (s *Sandbox) addSystem(l *layout, name string) {
 	real, _ := l.resolve(name)
-	home := follow(filepath.Clean(s.opt.Home), map[string]string{}, 40)
+	home := follow(filepath.Clean(s.opt.Home), 40, func(string, string) bool { return true })
 	if real == "" || home == "" || !within(real, home) {
 		l.add(name, false)
 		return

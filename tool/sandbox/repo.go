@@ -35,23 +35,17 @@ var gitParts = []string{"hooks", "config", "config.worktree", "commondir", "gitd
 func executes(root, dir string, kind repository, user []setting, l *looker) program {
 	var p program
 	known := func(name string) bool { return l.known == nil || l.known(name) }
-	more := func(name string) (all []string) {
-		if known(name) {
-			all = behind(root, name)
-		}
-		return all
-	}
 	git := filepath.Join(dir, ".git")
 	switch kind {
 	case linkedRepository:
-		p.runs = append(append(p.runs, git), more(git)...)
+		p.runs = append(append(p.runs, git), l.behind(git)...)
 		return p
 	case bareRepository:
 		git = dir
 	}
 	add := func(name string) {
 		if within(root, name) && name != root && name != dir {
-			p.runs = append(append(p.runs, name), more(name)...)
+			p.runs = append(append(p.runs, name), l.behind(name)...)
 		}
 	}
 	for _, part := range gitParts {
@@ -90,7 +84,7 @@ func executes(root, dir string, kind repository, user []setting, l *looker) prog
 		entries, _ := os.ReadDir(folder) // one that is not there has none
 		for _, e := range entries {
 			if e.Type()&os.ModeSymlink != 0 {
-				p.runs = append(p.runs, more(filepath.Join(folder, e.Name()))...)
+				p.runs = append(p.runs, l.behind(filepath.Join(folder, e.Name()))...)
 			}
 		}
 	}

@@ -36,6 +36,7 @@ var errMoved = errors.New("its folders were moved while they were looked through
 // A looker decides what a look finds.
 type looker struct {
 	hide, protect func(path string) bool
+	tops          []string               // that commands may write
 	home          string                 // of the user's configuration of Git
 	open          bool                   // folders of this user that cannot be listed are opened for the look
 	skip          map[string]bool        // folders that are not entered
@@ -72,13 +73,15 @@ func short(name string) string {
 	return name
 }
 
-// behind returns the target of a symbolic link, if it is another path below root.
-func behind(root, name string) []string {
-	real, err := filepath.EvalSymlinks(name)
-	if err != nil || !within(root, real) || within(real, name) {
-		return nil
-	}
-	return []string{real}
+// behind returns the target of a symbolic link and the other links on the way to it, as far as they are in folders that commands may write.
+func (l *looker) behind(name string) (all []string) {
+	real := follow(name, 40, func(link, _ string) bool {
+		all = append(all, link)
+		return l.known == nil || l.known(link) // what is behind a link of a command is none of its work
+	})
+	return keep(append(all, real), func(to string) bool {
+		return !within(to, name) && slices.ContainsFunc(l.tops, func(top string) bool { return within(top, to) && top != to })
+	})
 }
 
 // existing returns the paths of a list that exist, as far as that can be told: a folder around one may be closed.

@@ -260,7 +260,7 @@ func (w *walk) inside(f *folder, at int, inside, secret bool) error {
 	}
 	if f.looked.IsZero() || !f.unchanged(&st) {
 		f.id, f.changed, f.looked = identityOf(&st), st.Ctim, time.Now()
-		if err := w.list(f, at, secret); err != nil {
+		if err := w.list(f, at, inside, secret); err != nil {
 			f.looked = time.Time{}
 			return err
 		}
@@ -286,7 +286,7 @@ func (w *walk) inside(f *folder, at int, inside, secret bool) error {
 }
 
 // list reads the folder that is open.
-func (w *walk) list(f *folder, at int, secret bool) error {
+func (w *walk) list(f *folder, at int, inside, secret bool) error {
 	known := make(map[string]*folder, len(f.sub))
 	for _, sub := range f.sub {
 		known[sub.name] = sub
@@ -312,7 +312,7 @@ func (w *walk) list(f *folder, at int, secret bool) error {
 				f.repo, f.heads = workRepository, append(f.heads, ".git/HEAD")
 			}
 			return
-		case x.hidden || x.protected:
+		case x.hidden || x.protected || x.link && inside:
 			f.finds = append(f.finds, x)
 		}
 		if !isFolder || name == unsearched {
@@ -336,14 +336,17 @@ func (w *walk) tell(f *folder, inside, secret bool) error {
 	for _, x := range f.finds {
 		name := string(w.path) + "/" + x.name
 		var more []string
-		if x.link && (w.known == nil || w.known(name)) { // what is behind a link of a command is none of its work
-			more = behind(w.root, name)
+		if x.link {
+			more = w.behind(name)
 		}
 		if x.hidden && !secret {
 			w.found.hidden = append(append(w.found.hidden, name), more...)
 		}
 		if x.protected && (!inside || w.open) { // what is moved aside is not inside any more
-			w.found.protected = append(append(w.found.protected, name), more...)
+			w.found.protected = append(w.found.protected, name)
+		}
+		if x.protected || inside {
+			w.found.protected = append(w.found.protected, more...)
 		}
 		if err := w.count(len(name)); err != nil {
 			return err
