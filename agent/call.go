@@ -362,7 +362,7 @@ func (r *run) use(ctx context.Context, key, name string, c *tool.Call) (tool.Res
 }
 
 func (r *run) toolCall(c model.Call, key string) *tool.Call {
-	out := &tool.Call{ID: c.ID, Key: key, Args: c.Args, Run: r.scope.Run(), Node: r.scope.Path(), Agent: r.caller, Seen: r.seen, Stands: r.stands, State: r.work.State,
+	out := &tool.Call{ID: c.ID, Key: key, Args: c.Args, Run: r.scope.Run(), Node: r.scope.Path(), Agent: r.caller, Seen: r.uses(c.Name), Stands: r.stands, State: r.work.State,
 		Stopped: r.work.Stopped, Raw: r.work.Raw}
 	if g, ok := r.Gate.(tool.Reader); ok {
 		out.Reads = func(name, from string) func(string) tool.Verdict { return g.Reads(name, from, r.rules()) }

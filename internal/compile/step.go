@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,7 +66,7 @@ type given struct {
 func (w *work) do(ctx context.Context) (update, error) {
 	u := update{ID: w.step.ID, Result: recipe.Result{Status: recipe.Done, Bad: w.bad()}}
 	why, skips, err := w.skipped()
-	if err != nil {
+	if err = cmp.Or(w.decided(ctx), err); err != nil {
 		return u, err
 	}
 	if why != "" {
@@ -138,7 +139,7 @@ func (w *work) skipped() (why string, skips bool, err error) {
 	if w.step.When == nil {
 		return "", false, nil
 	}
-	holds, err := w.step.When.Holds(w.scope)
+	holds, err := w.step.When.Holds(w.tracked())
 	if err != nil {
 		return "", false, fmt.Errorf("when: %w", err)
 	}
@@ -188,10 +189,10 @@ func (w *work) failed(err error) update {
 func (w *work) give(ctx context.Context) (g given, err error) {
 	s := w.step
 	job, err := w.prepare()
-	if err == nil {
-		err = w.inherits(ctx)
-	}
 	if err != nil {
+		return g, w.quotes(ctx, err)
+	}
+	if err := w.inherits(ctx); err != nil {
 		return g, err
 	}
 	if s.Gate != nil {
@@ -255,13 +256,18 @@ func (w *work) prepare() (*job, error) {
 			sees.Clean = clean.Text
 		}
 		if j.text, err = s.Agent.Prompt.Render(sees); err == nil {
-			w.links = w.named(s.Agent.Prompt, j.text)
+			w.links = w.named(s.Agent.Prompt.Render)
 		}
 		return j, about("prompt", err)
 	case s.Tool != nil:
 		j.leaf = true
 		j.run = func(ctx context.Context) (given, error) { return w.tool(ctx, j.data) }
-		j.data, err = object(s.Tool.Args, w.tracked())
+		if j.data, err = object(s.Tool.Args, w.tracked()); err == nil && s.Tool.Args != nil {
+			w.links = w.named(func(sc *recipe.Scope) (string, error) {
+				args, err := s.Tool.Args.Resolve(sc)
+				return fmt.Sprintf("%q", args), err
+			})
+		}
 		return j, about("args", err)
 	case s.Workflow != nil:
 		called := w.bundle.find(s.Workflow.Name)
@@ -279,7 +285,7 @@ func (w *work) prepare() (*job, error) {
 		return j, about("inputs", err)
 	case s.Ask != nil:
 		j.run = func(ctx context.Context) (given, error) { return w.ask(ctx, j.text) }
-		j.text, err = s.Ask.Question.Render(w.scope)
+		j.text, err = s.Ask.Question.Render(w.tracked())
 		return j, about("ask", err)
 	case s.Value != nil:
 		j.run = w.value

@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -314,6 +315,9 @@ func (m *meaning) ref(at site, ref placedRef, b *block, s *step, sc scope) {
 	case root == "steps":
 		m.stepRef(path, b, s, say)
 	case sc.vars[root]:
+		if reader := cmp.Or(s, b.of); reader != nil && root == "run" && (len(path) == 1 || path[1] == "error") {
+			reader.OfError = true
+		}
 	case root == "index" && sc.index:
 		if len(path) > 1 {
 			say(codeUnknownRef, "index is a number and has nothing below")

@@ -90,7 +90,8 @@ type Step struct {
 	// dependencies, and the ancestors in its block that it or a step inside it refers to in
 	// templates and conditions. Steps of an enclosing block are never listed: they belong to the
 	// container's Reads.
-	Reads []string
+	Reads   []string
+	OfError bool // it refers to the error of the run, as handlers can
 
 	When    *Condition
 	Gate    *Gate

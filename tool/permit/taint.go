@@ -70,6 +70,9 @@ func (g taint) asks(t *tool.Tool, c *tool.Call) string {
 	if what == "" {
 		return ""
 	}
+	if used[i] == tool.WrittenFile {
+		return "whoever wrote a file in this run had read what strangers may have written, and this " + what
+	}
 	return "the conversation holds what " + used[i] + " gave, which strangers may have written, and this " + what
 }
 
