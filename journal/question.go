@@ -292,7 +292,7 @@ func (e *UnaskedError) Error() string {
 	for _, q := range e.Open {
 		open = append(open, fmt.Sprintf("%s %q", q.Path, q.Key))
 	}
-	return fmt.Sprintf("run %s: %s has no question %q; open are: %s", e.Run, e.Path, e.Key, cmp.Or(strings.Join(open, ", "), "none"))
+	return fmt.Sprintf("run %s: %s has no question %q; open are: %s", e.Run, cmp.Or(e.Path, "it"), e.Key, cmp.Or(strings.Join(open, ", "), "none"))
 }
 
 // Answer closes an open question of the task at that path. The key may be "" if the task has only one. Each question is answered once: Answer returns

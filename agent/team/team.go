@@ -242,5 +242,7 @@ func (t *Team) unknown(name string, err error) string {
 	if near := suggest.Closest(name, names); near != "" {
 		hint = fmt.Sprintf("; did you mean %q?", near)
 	}
-	return fmt.Sprintf("there is no agent %q%s The agents are: %s (%v)", name, cmp.Or(hint, "."), cmp.Or(strings.Join(names, ", "), "none"), err)
+	missing := fmt.Sprintf("there is no agent %q", name)
+	text := fmt.Sprintf("%s%s The agents are: %s (%v)", missing, cmp.Or(hint, "."), cmp.Or(strings.Join(names, ", "), "none"), err)
+	return strings.TrimSuffix(text, " ("+missing+")")
 }

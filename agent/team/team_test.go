@@ -244,6 +244,9 @@ func TestTask(t *testing.T) {
 				if diff := cmp.Diff(first, got); diff != "" || len(c.server.Requests()) != n {
 					t.Error(diff, len(c.server.Requests()), n)
 				}
+				if strings.Count(strings.Join(got, ""), "there is no agent") > 1 {
+					t.Errorf("%q says it twice", got)
+				}
 				for _, w := range tc.want {
 					if len(got) != 1 || !strings.Contains(got[0], w) || strings.Contains(got[0], "error=true") != tc.fail {
 						t.Errorf("%.500q, want %.500q", got, w)

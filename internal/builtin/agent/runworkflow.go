@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -160,11 +161,11 @@ func (k *desk) collectWorkflow(ctx context.Context, scope *journal.Scope, c *too
 	}
 	b, handles := k.find(handle)
 	if b == nil {
-		there := "nothing was started in the background"
+		there := "; nothing was started in the background"
 		if len(handles) > 0 {
-			there = "there are: " + strings.Join(handles, ", ")
+			there = cmp.Or(suggest.Hint(handle, handles), "; there are: "+strings.Join(handles, ", "))
 		}
-		return tool.Failed(fmt.Sprintf("no workflow in the background has the handle %q%s; %s", handle, suggest.Hint(handle, handles), there)), nil
+		return tool.Failed(fmt.Sprintf("no workflow in the background has the handle %q%s", handle, there)), nil
 	}
 	if in.Wait != nil && !*in.Wait {
 		still, err := say(ctx, scope, "look", func() string { return k.still(ctx, b) })

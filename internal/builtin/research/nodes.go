@@ -96,7 +96,7 @@ func assign(s state) []graph.Send {
 	return out
 }
 
-// open returns the directions that need more searching.
+// open returns the directions that need more searching, those with the fewest sources first.
 func (s *state) open() []direction {
 	var out []direction
 	for _, d := range s.Directions {
@@ -104,6 +104,7 @@ func (s *state) open() []direction {
 			out = append(out, d)
 		}
 	}
+	slices.SortStableFunc(out, func(a, b direction) int { return len(s.sources(a.Key)) - len(s.sources(b.Key)) })
 	return out
 }
 

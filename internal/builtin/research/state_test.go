@@ -91,6 +91,9 @@ func TestAssign(t *testing.T) {
 		total, least, most := 0, 99, 0
 		for i, x := range sends {
 			a := x.Arg.(assignment)
+			if i > 0 && len(s.sources(sends[i-1].Key)) > len(s.sources(x.Key)) {
+				t.Fatalf("%s comes after one with more sources", x.Key)
+			}
 			if x.To != "researcher" || x.Key != open[i].Key || a.Direction.Key != x.Key {
 				t.Fatalf("%+v", x)
 			}
