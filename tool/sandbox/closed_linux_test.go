@@ -262,18 +262,22 @@ func TestMaskOfUsers(t *testing.T) {
 func TestGitExecutes(t *testing.T) {
 	modes(t, func(t *testing.T, mode sandbox.Mode) {
 		for name, c := range map[string]struct{ before, command, after string }{
-			"hooks path":       {`git config core.hooksPath tools/hooks; mkdir -p tools/hooks; echo true >tools/hooks/pre-commit; chmod +x tools/hooks/pre-commit`, `cp hk tools/hooks/pre-commit; cp hk tools/hooks/post-commit`, `git commit -q --allow-empty -m x`},
-			"new hooks path":   {`git config core.hooksPath tools/hooks`, `mkdir -p tools/hooks; cp hk tools/hooks/post-commit`, `git commit -q --allow-empty -m x`},
-			"bare":             {``, `mkdir -p docs; cd docs; mkdir objects refs; echo 'ref: refs/heads/main' >HEAD; printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = ../hk\n' >config`, `cd docs; git status`},
-			"bare, links":      {``, `mkdir -p docs o r; ln -s ../o docs/objects; ln -s ../r docs/refs; echo 'ref: refs/heads/main' >docs/HEAD; printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = ../hk\n' >docs/config`, `cd docs; git status`},
-			"bare, files":      {``, `mkdir -p docs; touch docs/objects docs/refs; chmod 755 docs/objects docs/refs; echo 'ref: refs/heads/main' >docs/HEAD; printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = ../hk\n' >docs/config`, `cd docs; git status`},
-			"bare, of another": {``, `mkdir -p docs cm/objects cm/refs; echo 'ref: refs/heads/main' >docs/HEAD; echo ../cm >docs/commondir; printf '[core]\n\tpager = ../hk\n' >cm/config`, `test ! -e docs/commondir || touch ran`},
-			"included":         {`git config include.path ../git.cfg; touch git.cfg`, `printf '[core]\n\tfsmonitor = ./hk\n' >git.cfg`, `git status`},
-			"new included":     {`git config include.path ../cfg/git.cfg`, `mkdir -p cfg; printf '[core]\n\tfsmonitor = ./hk\n' >cfg/git.cfg`, `git status`},
-			"program":          {`mkdir bin; echo 'exit 1' >bin/fs; chmod +x bin/fs; git config core.fsmonitor bin/fs`, `cp hk bin/fs`, `git status`},
-			"linked hook":      {`mkdir tools; echo true >tools/pc; chmod +x tools/pc; ln -s ../../tools/pc .git/hooks/post-commit`, `cp hk tools/pc`, `git commit -q --allow-empty -m x`},
-			"todo":             {`git branch other; git commit -q --allow-empty -m b; git checkout -q other; git commit -q --allow-empty -m c`, `git rebase -q -i master --exec "$PWD/hk; false"; mkdir -p .git/rebase-merge; echo "exec $PWD/hk" >>.git/rebase-merge/git-rebase-todo`, `git rebase --continue; true`},
-			"sequencer":        {``, `mkdir .git/sequencer; echo "exec $PWD/hk" >.git/sequencer/todo`, `git cherry-pick --continue`},
+			"hooks path":        {`git config core.hooksPath tools/hooks; mkdir -p tools/hooks; echo true >tools/hooks/pre-commit; chmod +x tools/hooks/pre-commit`, `cp hk tools/hooks/pre-commit; cp hk tools/hooks/post-commit`, `git commit -q --allow-empty -m x`},
+			"new hooks path":    {`git config core.hooksPath tools/hooks`, `mkdir -p tools/hooks; cp hk tools/hooks/post-commit`, `git commit -q --allow-empty -m x`},
+			"bare":              {``, `mkdir -p docs; cd docs; mkdir objects refs; echo 'ref: refs/heads/main' >HEAD; printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = ../hk\n' >config`, `cd docs; git status`},
+			"bare, links":       {``, `mkdir -p docs o r; ln -s ../o docs/objects; ln -s ../r docs/refs; echo 'ref: refs/heads/main' >docs/HEAD; printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = ../hk\n' >docs/config`, `cd docs; git status`},
+			"bare, files":       {``, `mkdir -p docs; touch docs/objects docs/refs; chmod 755 docs/objects docs/refs; echo 'ref: refs/heads/main' >docs/HEAD; printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = ../hk\n' >docs/config`, `cd docs; git status`},
+			"bare, of another":  {``, `mkdir -p docs cm/objects cm/refs; echo 'ref: refs/heads/main' >docs/HEAD; echo ../cm >docs/commondir; printf '[core]\n\tpager = ../hk\n' >cm/config`, `test ! -e docs/commondir || touch ran`},
+			"included":          {`git config include.path ../git.cfg; touch git.cfg`, `printf '[core]\n\tfsmonitor = ./hk\n' >git.cfg`, `git status`},
+			"new included":      {`git config include.path ../cfg/git.cfg`, `mkdir -p cfg; printf '[core]\n\tfsmonitor = ./hk\n' >cfg/git.cfg`, `git status`},
+			"program":           {`mkdir bin; echo 'exit 1' >bin/fs; chmod +x bin/fs; git config core.fsmonitor bin/fs`, `cp hk bin/fs`, `git status`},
+			"program in $PWD":   {`mkdir bin; echo 'exit 1' >bin/fs; chmod +x bin/fs; git config core.fsmonitor '"$PWD"/bin/fs'`, `cp hk bin/fs`, `git status`},
+			"program of Git":    {`mkdir bin; echo 'exit 1' >bin/fs; chmod +x bin/fs; git config core.fsmonitor '$(git rev-parse --show-toplevel)/bin/fs'`, `cp hk bin/fs`, `git status`},
+			"program in folder": {`mkdir bin; echo 'exit 1' >bin/fs; chmod +x bin/fs; git config core.fsmonitor 'cd bin && ./fs'`, `cp hk bin/fs`, `git status`},
+			"program on PATH":   {`mkdir bin; git config core.fsmonitor 'PATH=bin:$PATH fs'`, `cp hk bin/fs`, `git status`},
+			"linked hook":       {`mkdir tools; echo true >tools/pc; chmod +x tools/pc; ln -s ../../tools/pc .git/hooks/post-commit`, `cp hk tools/pc`, `git commit -q --allow-empty -m x`},
+			"todo":              {`git branch other; git commit -q --allow-empty -m b; git checkout -q other; git commit -q --allow-empty -m c`, `git rebase -q -i master --exec "$PWD/hk; false"; mkdir -p .git/rebase-merge; echo "exec $PWD/hk" >>.git/rebase-merge/git-rebase-todo`, `git rebase --continue; true`},
+			"sequencer":         {``, `mkdir .git/sequencer; echo "exec $PWD/hk" >.git/sequencer/todo`, `git cherry-pick --continue`},
 		} {
 			t.Run(name, func(t *testing.T) {
 				v := newVictim(t, mode)
@@ -291,6 +295,25 @@ func TestGitExecutes(t *testing.T) {
 					t.Errorf("a program of the command ran outside; %s, %s, %q, %v", said, out, refusals, err)
 				}
 			})
+		}
+	})
+}
+
+// The user's environment may name another configuration of Git.
+func TestGitConfigGlobal(t *testing.T) {
+	modes(t, func(t *testing.T, mode sandbox.Mode) {
+		v := newVictim(t, mode)
+		config := filepath.Join(t.TempDir(), "config")
+		write(t, config, "[core]\n\thooksPath = far/hooks\n")
+		write(t, v.dir+"/far/file", "x")
+		s, err := sandbox.New(&sandbox.Options{Root: v.dir, Cache: v.cache, Mode: mode, Environ: append(os.Environ(), "GIT_CONFIG_GLOBAL="+config)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		out, c, err := run(t, s, v.dir, `mkdir far/hooks && cp hk far/hooks/post-commit`)
+		if _, e := os.Lstat(v.dir + "/far/hooks"); e == nil || err != nil {
+			t.Errorf("it is in place: %s, %q, %v", out, c.Refusals(), err)
 		}
 	})
 }

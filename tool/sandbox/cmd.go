@@ -390,7 +390,7 @@ func (s *Sandbox) look(after *Cmd) (finding, error) {
 			sc = &scanner{}
 			sh.scans[top] = sc
 		}
-		l := looker{hide: s.opt.Hide, protect: s.opt.Protect, home: s.opt.Home, tops: tops}
+		l := looker{hide: s.opt.Hide, protect: s.opt.Protect, home: s.opt.Home, environ: s.opt.Environ, tops: tops}
 		if after != nil {
 			l.open, l.skip, l.known = true, after.shut, after.known
 		}

@@ -103,12 +103,20 @@ type setting struct {
 	file, home string
 }
 
-// userSettings returns the settings of the system and the user.
-func userSettings(home string) []setting {
+// userSettings returns the settings of the system and the user, whose environment may name other files.
+func userSettings(home string, environ []string) []setting {
 	var out []setting
 	names := []string{"/etc/gitconfig"}
 	if home != "" {
 		names = append(names, filepath.Join(home, ".config", "git", "config"), filepath.Join(home, ".gitconfig"))
+	}
+	for _, v := range environ {
+		switch name, value, _ := strings.Cut(v, "="); name {
+		case "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM":
+			names = append(names, value)
+		case "XDG_CONFIG_HOME":
+			names = append(names, filepath.Join(value, "git", "config"))
+		}
 	}
 	for _, name := range names {
 		some, _ := readConfig(name, home, 10)
@@ -143,7 +151,21 @@ func (s setting) paths(dir string) []string {
 		return nil
 	}
 	var out []string
-	for _, word := range strings.FieldsFunc(s.value, func(r rune) bool { return strings.ContainsRune(" \t\n'\"`();|&<>$={}!,", r) }) {
+	words := strings.FieldsFunc(s.value, func(r rune) bool { return strings.ContainsRune(" \t\n'\"`();|&<>$={}!,:", r) })
+	words = words[:min(len(words), 1000)]                                                         // a command may have written them
+	folders := keep(slices.Compact(slices.Sorted(slices.Values(words))), func(word string) bool { // that it enters or searches
+		info, err := os.Stat(filepath.Join(dir, word))
+		return err == nil && info.IsDir()
+	})
+	for _, in := range append([]string{"."}, folders[:min(len(folders), 20)]...) {
+		for _, word := range words { // from there, also behind a variable
+			name := filepath.Join(dir, in, word)
+			if info, err := os.Stat(name); err == nil && !info.IsDir() {
+				out = append(out, name)
+			}
+		}
+	}
+	for _, word := range words {
 		name := resolve(word, dir)
 		info, err := os.Lstat(name)
 		if err == nil && info.IsDir() || err != nil && !strings.Contains(word, "/") {

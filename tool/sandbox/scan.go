@@ -38,6 +38,7 @@ type looker struct {
 	hide, protect func(path string) bool
 	tops          []string               // that commands may write
 	home          string                 // of the user's configuration of Git
+	environ       []string               // of the user
 	open          bool                   // folders of this user that cannot be listed are opened for the look
 	skip          map[string]bool        // folders that are not entered
 	known         func(path string) bool // what was there before the command that has ended; nil before one starts

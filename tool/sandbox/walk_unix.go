@@ -89,7 +89,7 @@ func (sc *scanner) look(root string, l looker, until time.Time) (finding, error)
 	if sc.top == nil {
 		sc.top = &folder{name: root}
 	}
-	w := &walk{looker: l, until: until, root: root, path: []byte(root), plain: []byte(root), buffer: make([]byte, 32<<10), user: sync.OnceValue(func() []setting { return userSettings(l.home) })}
+	w := &walk{looker: l, until: until, root: root, path: []byte(root), plain: []byte(root), buffer: make([]byte, 32<<10), user: sync.OnceValue(func() []setting { return userSettings(l.home, l.environ) })}
 	if root == "/" {
 		w.path, w.plain = nil, nil
 	}
