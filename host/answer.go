@@ -2,7 +2,9 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/inwords"
@@ -17,11 +19,17 @@ func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog
 	if err := e.Answer(ctx, id, path, a); err != nil {
 		return "", err
 	}
-	infos, err := e.Runs(ctx, &runlog.Filter{ID: id})
-	if err != nil || len(infos) == 0 {
+	info, err := settled(ctx, e, id)
+	if err != nil {
 		return "", err
 	}
-	if rests, goes := continues(&infos[0]); !goes {
+	rests, goes := continues(&info)
+	if sum := summary.Of(&info); info.Status == runlog.Paused && sum != nil && sum.Open == 0 && sum.Waits == summary.Operator {
+		if goes, err = leftBeside(ctx, e, id); err != nil {
+			return "", err
+		}
+	}
+	if !goes {
 		return rests, nil
 	}
 	if err = resume(ctx); err == nil {
@@ -31,6 +39,43 @@ func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog
 		return "", nil // whoever gave another answer at the same time has resumed it
 	}
 	return "", fmt.Errorf("the answer is recorded, but run %s cannot be resumed: %w", id, err)
+}
+
+// settled returns a run once it is known whether the process that executes it goes on with the answer: one that was about to pause may do so yet.
+func settled(ctx context.Context, e *superstep.Engine, id string) (info runlog.Info, err error) {
+	for n := range 50 {
+		infos, err := e.Runs(ctx, &runlog.Filter{ID: id})
+		if err == nil && len(infos) == 0 {
+			err = &runlog.NotFoundError{ID: id}
+		}
+		if err != nil {
+			return info, err
+		}
+		head := info.Head
+		if info = infos[0]; info.Status != runlog.Running || n > 0 && info.Head > head {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return info, nil
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return info, nil
+}
+
+// leftBeside reports whether a paused run that waits for nothing was paused by nobody: its process left it beside the answer.
+func leftBeside(ctx context.Context, e *superstep.Engine, id string) (left bool, err error) {
+	for rec, err := range e.Follow(ctx, id, 0) {
+		if err != nil {
+			return false, err
+		}
+		var d runlog.RunPaused
+		if rec.Kind == runlog.KindRunPaused && json.Unmarshal(rec.Data, &d) == nil {
+			left = d.By == "" && d.Reason == ""
+		}
+	}
+	return left, nil
 }
 
 // continues reports whether a run has to be resumed after an answer, or else why it stays as it is, "" if it runs or has ended. The journal has decided:

@@ -231,7 +231,7 @@ func (p painter) state(t row, now time.Time) (glyph, doing string, must bool) {
 func resting(t *transcript.Task, left string) string {
 	switch {
 	case t.Limit != "":
-		return "rate limit of " + t.Limit + ", goes on in " + left
+		return "rate limit, goes on in " + left + " (" + t.Limit + ")"
 	case t.Trouble != "":
 		return "asks again in " + left + ": " + t.Trouble
 	case t.Attempt > 1:
