@@ -62,6 +62,10 @@ umount .env .git/hooks .git/config .; mount --bind "$O" .; mount -o remount,rw .
 (setsid bash -c 'sleep 0.2; mkdir -p x/.vscode; cp hk .git/hooks/post-commit' >/dev/null 2>&1 &)
 === single links for protected names
 mkdir v; ln -s v .vscode; ln -s ../v src/.claude; ln -sf "$R/hk" .git/hooks/post-commit
+=== single links to what is the user's
+mkdir -p x/y; ln -s ../.git x/.envrc; ln -s ../../.git x/y/.git; ln -s ../.env src/.idea
+=== single repository in the index
+git init -q x/node_modules/r; cd x/node_modules/r; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; git config core.fsmonitor "$R/hk"; C=$(git rev-parse HEAD); cd "$R"; export GIT_INDEX_FILE=$TMPDIR/i; cp .git/index $TMPDIR/i; git update-index --add --cacheinfo 160000,$C,x/node_modules/r; cat $TMPDIR/i >.git/index
 === single other letters
 mkdir .VSCode src/.Claude; mkdir "x"; touch "x/.MCP.json"
 === single fifo and socket
