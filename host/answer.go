@@ -13,8 +13,8 @@ import (
 )
 
 // Answer answers a question of a run, whichever process executes it, see [superstep.Engine.Answer]. All faces answer through it. It calls resume for a run
-// that then waits for nothing and that no process executes. A run stays as it is if a person paused it, its budget is used up, it failed, or other questions
-// are open; rests then says so, such as "its budget is used up". An error of resume is returned behind a text that the answer is recorded.
+// that then waits for nothing and that no process executes. A run stays as it is if it began queued, so that a worker goes on, a person paused it, its budget is
+// used up, it failed, or other questions are open; rests then says so, such as "its budget is used up". An error of resume is returned behind a text that the answer is recorded.
 func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog.Answer, resume func(context.Context) error) (rests string, err error) {
 	if err := e.Answer(ctx, id, path, a); err != nil {
 		return "", err
@@ -85,11 +85,11 @@ func continues(info *runlog.Info) (rests string, goes bool) {
 	switch {
 	case info.Status == runlog.Running || info.Status.Ended():
 		return "", false
-	case info.Status == runlog.Queued && sum != nil && sum.Queue != nil && len(sum.Queue.Place) > 0:
+	case info.Status == runlog.Queued:
 		return "it waits for a worker", false
 	case info.Status == runlog.Failed:
 		return "it failed", false
-	case info.Status != runlog.Paused && info.Status != runlog.Interrupted && info.Status != runlog.Queued:
+	case info.Status != runlog.Paused && info.Status != runlog.Interrupted:
 		return "it is " + string(info.Status), false
 	case sum != nil && sum.Open > 0:
 		return "it has " + inwords.Plural(sum.Open, "other open question"), false

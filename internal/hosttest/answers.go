@@ -74,6 +74,7 @@ func Asks(t testing.TB) *workflow.Workflow {
 type situation struct {
 	name, beside string
 	budget       *runlog.Budget
+	queued       bool // it began queued
 	holds        bool // a process executes the run, and waits for the answer
 	then         func(ctx context.Context, e *superstep.Engine, r *superstep.Run, leave func()) error
 	before       runlog.Status
@@ -90,6 +91,7 @@ func situations(t *testing.T, store runlog.Store) []situation {
 		{name: "its budget is used up", beside: "spends", budget: &runlog.Budget{Tokens: 5}, before: runlog.Paused, after: runlog.Paused},
 		{name: "paused for a message", beside: "message", before: runlog.Paused, after: runlog.Completed},
 		{name: "another question is open", beside: "asks", before: runlog.Paused, after: runlog.Paused},
+		{name: "began queued", queued: true, before: runlog.Paused, after: runlog.Queued},
 		{name: "failed", beside: "fails", before: runlog.Failed, after: runlog.Failed},
 		{name: "interrupted", holds: true, before: runlog.Interrupted, after: runlog.Completed, then: func(_ context.Context, _ *superstep.Engine, _ *superstep.Run, leave func()) error {
 			leave()
@@ -127,7 +129,7 @@ func Answers(t *testing.T, store runlog.Store, prefix string, face Face) {
 			defer leave()
 			asked := make(chan *runlog.Question, 10)
 			inputs, _ := json.Marshal(map[string]string{"beside": c.beside})
-			r, err := e.Start(ctx, "asks", inputs, &superstep.StartOptions{ID: prefix + strings.ToLower(rand.Text()[:8]), Budget: c.budget, Observe: func(rec runlog.Record, _ error) {
+			start := &superstep.StartOptions{ID: prefix + strings.ToLower(rand.Text()[:8]), Budget: c.budget, Observe: func(rec runlog.Record, _ error) {
 				var q runlog.Question
 				if rec.Kind == runlog.KindAsked && json.Unmarshal(rec.Data, &q) == nil && q.Key == "which" {
 					q.Path = rec.Path
@@ -138,14 +140,22 @@ func Answers(t *testing.T, store runlog.Store, prefix string, face Face) {
 					<-ctx.Done()
 				}
 				return nil, false
-			}})
+			}}
+			r, err := commence(ctx, e, c.queued, inputs, start)
 			if err != nil {
 				t.Fatal(err)
 			}
-			q := <-asked
+			var q *runlog.Question
+			if !c.queued {
+				q = <-asked
+			}
 			if !c.holds {
-				if _, err := r.Wait(ctx); err != nil && c.before != runlog.Failed {
+				out, err := r.Wait(ctx)
+				if err != nil && c.before != runlog.Failed {
 					t.Fatal(err)
+				}
+				if c.queued {
+					q = &out.Open[0]
 				}
 			}
 			if c.then != nil {
@@ -179,6 +189,24 @@ func Answers(t *testing.T, store runlog.Store, prefix string, face Face) {
 			}
 		})
 	}
+}
+
+// commence starts a run, or enqueues it for a worker, which this process then is.
+func commence(ctx context.Context, e *superstep.Engine, queued bool, inputs json.RawMessage, opt *superstep.StartOptions) (*superstep.Run, error) {
+	if !queued {
+		return e.Start(ctx, "asks", inputs, opt)
+	}
+	if _, err := e.Enqueue(ctx, "asks", inputs, &superstep.StartOptions{ID: opt.ID}); err != nil {
+		return nil, err
+	}
+	runs, err := e.Recover(ctx, nil)
+	if err == nil && len(runs) != 1 {
+		err = errors.New("the worker did not take it")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return runs[0], nil
 }
 
 func until(t *testing.T, what string, is func() bool) {
