@@ -133,7 +133,7 @@ func TestEverySetting(t *testing.T) {
 	}
 	a.set.dataDir, a.set.store, a.set.keyFile, a.set.model, a.set.volatile, a.set.offline, a.set.otel = "d", "memory", "k", "openai/x", true, true, true
 	a.set.leave = leave{deny: arguments.List{"bash"}, trustProject: true, headless: true, onAsk: "wait"}
-	a.set.turn, a.set.width, a.set.processes, a.replays, a.lives = time.Second, 1, 1, true, true
+	a.set.turn, a.set.width, a.set.processes, a.replays, a.lives, a.set.guest = time.Second, 1, 1, true, true, true
 	a.worker = host.Worker{Dirs: "/x"}
 	chosen := reflect.ValueOf(a.chosen())
 	for i := range chosen.NumField() {
@@ -215,9 +215,11 @@ func TestHostAndCommandWriteTheSameLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := e.Resume(ctx, run.ID(), &superstep.ResumeOptions{Answer: func(_ context.Context, q runlog.Question) (*runlog.Answer, bool) {
-		return &runlog.Answer{Key: q.Key, Value: json.RawMessage(`"yes"`), By: "flag"}, true
-	}})
+	var again *superstep.Run
+	_, err = host.Answer(ctx, e, run.ID(), "sure", &runlog.Answer{Key: "answer", Value: json.RawMessage(`"yes"`), By: "flag"}, func(ctx context.Context) (err error) {
+		again, err = e.Resume(ctx, run.ID(), nil)
+		return err
+	})
 	ended(again, err, runlog.Completed)
 	at, err := e.At(ctx, run.ID(), "last")
 	if err != nil {

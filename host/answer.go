@@ -16,10 +16,17 @@ import (
 // that then waits for nothing and that no process executes. A run stays as it is if it began queued, so that a worker goes on, a person paused it, its budget is
 // used up, it failed, or other questions are open; rests then says so, such as "its budget is used up". An error of resume is returned behind a text that the answer is recorded.
 func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog.Answer, resume func(context.Context) error) (rests string, err error) {
-	if err := e.Answer(ctx, id, path, a); err != nil {
+	before, err := e.Runs(ctx, &runlog.Filter{ID: id})
+	if err == nil && len(before) == 0 {
+		err = &runlog.NotFoundError{ID: id}
+	}
+	if err == nil {
+		err = e.Answer(ctx, id, path, a)
+	}
+	if err != nil {
 		return "", err
 	}
-	info, err := settled(ctx, e, id)
+	info, err := settled(ctx, e, id, before[0].Head)
 	if err != nil {
 		return "", err
 	}
@@ -41,9 +48,10 @@ func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog
 	return "", fmt.Errorf("the answer is recorded, but run %s cannot be resumed: %w", id, err)
 }
 
-// settled returns a run once it is known whether the process that executes it goes on with the answer: one that was about to pause may do so yet.
-func settled(ctx context.Context, e *superstep.Engine, id string) (info runlog.Info, err error) {
-	for n := range 50 {
+// settled returns a run once it is known whether the process that executes it goes on with the answer: it then records more than that. One that was about
+// to pause may do so yet.
+func settled(ctx context.Context, e *superstep.Engine, id string, head uint64) (info runlog.Info, err error) {
+	for range 50 {
 		infos, err := e.Runs(ctx, &runlog.Filter{ID: id})
 		if err == nil && len(infos) == 0 {
 			err = &runlog.NotFoundError{ID: id}
@@ -51,8 +59,7 @@ func settled(ctx context.Context, e *superstep.Engine, id string) (info runlog.I
 		if err != nil {
 			return info, err
 		}
-		head := info.Head
-		if info = infos[0]; info.Status != runlog.Running || n > 0 && info.Head > head {
+		if info = infos[0]; info.Status != runlog.Running || info.Head > head+1 {
 			break
 		}
 		select {

@@ -154,6 +154,7 @@ func (s suite) turns(t *testing.T) {
 		{"reasoning", Reply{Parts: []model.Part{reasoning("So "), reasoning("what"), text("42")}}, said(model.StopEnd, reasoning("So what"), text("42"))},
 		{"one call", Reply{Parts: []model.Part{call("x", "search", `{"q":1}`)}}, said(model.StopCalls, call("x", "search", `{"q":1}`))},
 		{"call without arguments", Reply{Parts: []model.Part{call("x", "search", `{}`)}}, said(model.StopCalls, call("x", "search", `{}`))},
+		{"arguments in text", Reply{Parts: []model.Part{call("x", "search", `"{\"q\":1}"`)}}, said(model.StopCalls, call("x", "search", `{"q":1}`))},
 		{"text and parallel calls", Reply{Parts: []model.Part{text("ok"), call("x", "search", `{"q":1}`), call("y", "search", `{"q":2}`), call("z", "note", `{}`)}},
 			said(model.StopCalls, text("ok"), call("x", "search", `{"q":1}`), call("y", "search", `{"q":2}`), call("z", "note", `{}`))},
 		{"fragments", Reply{Fragment: 1, Parts: []model.Part{call("x", "search", `{"q":"ä{\"}"}`), call("y", "search", `{"q":2}`)}},
@@ -186,7 +187,7 @@ func (s suite) turns(t *testing.T) {
 		}
 	})
 	t.Run("arguments that are no object", func(t *testing.T) {
-		for _, args := range []string{`[1]`, `{"a":1`, `{"a":1}}`, `{"a":1}{"a":2}`, `nil`, `"{}"`, `{"a":1,"a":2}`, `{"a":{"b":1,"c":[{"d":1,"d":1}]}}`} {
+		for _, args := range []string{`[1]`, `{"a":1`, `{"a":1}}{`, `{"a":1}{"a":2}`, `nil`, `"[1]"`, `{"a":1,"a":2}`, `{"a":{"b":1,"c":[{"d":1,"d":1}]}}`} {
 			s.fails(t, Script{Handle: Sequence(Call("search", args))})
 		}
 	})

@@ -286,7 +286,7 @@ func (t *Terminal) answer(c *cardView, a *runlog.Answer) tea.Cmd {
 	id, path := c.f.id, c.q.Asked.Path
 	a.Key = c.q.Asked.Key
 	t.leaveCard()
-	t.say("answering run " + id + " …")
+	t.say(answering + id)
 	return func() tea.Msg {
 		e, err := t.reader(t.ctx)
 		rests, resumed, failed := "", false, error(nil)
@@ -306,14 +306,23 @@ func (t *Terminal) answer(c *cardView, a *runlog.Answer) tea.Cmd {
 			t.answered(c, err)
 			switch {
 			case err == nil && rests != "" && len(c.f.asking()) == 0:
-				t.say("answered; run " + id + " stays as it is: " + rests)
+				t.sayAnswered(id, "answered; run "+id+" stays as it is: "+rests)
 			case resumed:
-				t.say("answered; resuming run " + id)
+				t.sayAnswered(id, "answered; resuming run "+id)
 			}
 			if f := t.runs[id]; f != nil && resumed {
 				f.resume()
 			}
 		}}
+	}
+}
+
+const answering = "answering run … " // and its ID
+
+// sayAnswered says what became of an answer, unless the user was told something else in the meantime.
+func (t *Terminal) sayAnswered(id, text string) {
+	if t.notice == transcript.Line(answering+id) || t.notice == "answered" {
+		t.say(text)
 	}
 }
 
@@ -323,7 +332,7 @@ func (t *Terminal) answered(c *cardView, err error) {
 	var over *runlog.EndedError
 	switch {
 	case err == nil:
-		t.say("answered")
+		t.sayAnswered(id, "answered")
 	case errors.As(err, new(*journal.AnsweredError)), errors.As(err, &over):
 		c.over = true
 		t.fail(err)
