@@ -626,6 +626,9 @@ func (g *going) on(ctx context.Context, a *app, was *runlog.Info, err error, r *
 	if !a.programs() && !a.set.Quiet {
 		a.err.line(fmt.Sprintf("the answer is recorded; run %s stays as it is: %s", id, g.rests))
 	}
+	if info.Status == runlog.Queued {
+		return nil
+	}
 	return watchRun(ctx, a, e, info, info.Head, false)
 }
 

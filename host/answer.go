@@ -92,11 +92,11 @@ func continues(info *runlog.Info) (rests string, goes bool) {
 	switch {
 	case info.Status == runlog.Running || info.Status.Ended():
 		return "", false
-	case info.Status == runlog.Queued:
+	case info.Status == runlog.Queued && !info.IsChild():
 		return "it waits for a worker", false
 	case info.Status == runlog.Failed:
 		return "it failed", false
-	case info.Status != runlog.Paused && info.Status != runlog.Interrupted:
+	case info.Status != runlog.Paused && info.Status != runlog.Interrupted && info.Status != runlog.Queued:
 		return "it is " + string(info.Status), false
 	case sum != nil && sum.Open > 0:
 		return "it has " + inwords.Plural(sum.Open, "other open question"), false
