@@ -30,6 +30,9 @@ func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog
 	if err != nil {
 		return "", err
 	}
+	if before[0].Status == runlog.Running && info.Status == runlog.Interrupted && info.Head > before[0].Head+1 {
+		return "", nil // its process went on with the answer, and died
+	}
 	rests, goes := continues(&info)
 	if sum := summary.Of(&info); info.Status == runlog.Paused && sum != nil && sum.Open == 0 && sum.Waits == summary.Operator {
 		if goes, err = leftBeside(ctx, e, id); err != nil {
