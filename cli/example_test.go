@@ -1,4 +1,4 @@
-package cli_test //nolint:testableexamples // a main function ends the process
+package cli_test
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 
 // This is the main function of a program with one workflow and the whole command line
 // around it: run, resume, list, watch and the rest.
-func Example() {
+func Example() { //nolint:testableexamples // a main function ends the process
 	greet, err := greeting()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -409,7 +409,7 @@ func TestAnswerRule(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer resp.Body.Close() //nolint:errcheck // it was read
+		defer resp.Body.Close()
 		if b, _ := io.ReadAll(resp.Body); resp.StatusCode >= 400 {
 			if resp.StatusCode >= 500 {
 				t.Errorf("%d: %s", resp.StatusCode, b)

@@ -165,14 +165,14 @@ func (asText) RegisterFuncs(reg renderer.NodeRendererFuncRegisterer) {
 		}
 	}
 	reg.Register(ast.KindRawHTML, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if entering {
-			write(w, source, n.(*ast.RawHTML).Segments)
+		if raw, ok := n.(*ast.RawHTML); ok && entering {
+			write(w, source, raw.Segments)
 		}
 		return ast.WalkSkipChildren, nil
 	})
 	reg.Register(ast.KindHTMLBlock, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
-		b := n.(*ast.HTMLBlock)
-		switch {
+		switch b, ok := n.(*ast.HTMLBlock); {
+		case !ok:
 		case entering:
 			_, _ = w.WriteString("<pre>") // to memory
 			write(w, source, b.Lines())

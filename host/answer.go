@@ -26,12 +26,9 @@ func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog
 	if err != nil {
 		return "", err
 	}
-	info, err := settled(ctx, e, id, before[0].Head)
-	if err != nil {
+	info, took, err := settled(ctx, e, id, before[0].Head)
+	if err != nil || took { // whether its process still lives or not
 		return "", err
-	}
-	if before[0].Status == runlog.Running && info.Status == runlog.Interrupted && info.Head > before[0].Head+1 {
-		return "", nil // its process went on with the answer, and died
 	}
 	rests, goes := continues(&info)
 	if sum := summary.Of(&info); info.Status == runlog.Paused && sum != nil && sum.Open == 0 && sum.Waits == summary.Operator {
@@ -51,27 +48,51 @@ func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog
 	return "", fmt.Errorf("the answer is recorded, but run %s cannot be resumed: %w", id, err)
 }
 
-// settled returns a run once it is known whether the process that executes it goes on with the answer: it then records more than that. One that was about
-// to pause may do so yet.
-func settled(ctx context.Context, e *superstep.Engine, id string, head uint64) (info runlog.Info, err error) {
+// settled returns a run once it is known whether the process that executes it took the answer: it then records more than that. One that was about to pause
+// may do so yet. Head is that of before the answer.
+func settled(ctx context.Context, e *superstep.Engine, id string, head uint64) (info runlog.Info, took bool, err error) {
 	for range 50 {
 		infos, err := e.Runs(ctx, &runlog.Filter{ID: id})
 		if err == nil && len(infos) == 0 {
 			err = &runlog.NotFoundError{ID: id}
 		}
 		if err != nil {
-			return info, err
+			return info, false, err
 		}
-		if info = infos[0]; info.Status != runlog.Running || info.Head > head+1 {
+		if info = infos[0]; info.Head > head+1 {
+			if took, err = went(ctx, e, &info, head); took || err != nil {
+				return info, took, err
+			}
+		}
+		if info.Status != runlog.Running {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			return info, nil
+			return info, false, nil
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return info, nil
+	return info, false, nil
+}
+
+// went reports whether work was recorded behind an answer.
+func went(ctx context.Context, e *superstep.Engine, info *runlog.Info, head uint64) (bool, error) {
+	answered := false
+	for rec, err := range e.Follow(ctx, info.ID, head+1) {
+		switch {
+		case err != nil:
+			return false, err
+		case rec.Kind == runlog.KindAnswered:
+			answered = true
+		case answered && rec.Seq > head && rec.Kind != runlog.KindRunPaused && rec.Kind != runlog.KindAsked:
+			return true, nil
+		}
+		if rec.Seq >= info.Head {
+			break
+		}
+	}
+	return false, nil
 }
 
 // leftBeside reports whether a paused run that waits for nothing was paused by nobody: its process left it beside the answer.

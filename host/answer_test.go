@@ -20,7 +20,6 @@ func TestAnswer(t *testing.T) {
 	}
 	t.Cleanup(e.Close)
 	hosttest.Answers(t, store, "", func(run string, q *runlog.Question, value string) error {
-		rests := ""
 		rests, err := Answer(t.Context(), e, run, q.Path, &runlog.Answer{Key: q.Key, Value: []byte(`"` + value + `"`)}, func(context.Context) error {
 			_, err := e.Resume(context.Background(), run, nil)
 			return err

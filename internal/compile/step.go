@@ -66,7 +66,7 @@ type given struct {
 func (w *work) do(ctx context.Context) (update, error) {
 	u := update{ID: w.step.ID, Result: recipe.Result{Status: recipe.Done, Bad: w.bad()}}
 	why, skips, err := w.skipped()
-	if err = cmp.Or(w.decided(ctx), err); err != nil {
+	if err := cmp.Or(w.decided(ctx), err); err != nil {
 		return u, err
 	}
 	if why != "" {

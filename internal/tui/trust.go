@@ -16,9 +16,9 @@ import (
 
 // DecisionLines returns the lines that describe a trust decision, with the whole change or only its size.
 func (p Palette) DecisionLines(d *host.Decision, whole bool, more string) []string {
-	word := p.Yellow(string(d.State))
+	word := p.Yellow(d.State)
 	if d.State == host.Trusted {
-		word = p.Green(string(d.State))
+		word = p.Green(d.State)
 	}
 	const indent = "        "
 	lines := []string{fmt.Sprintf("%-6s  %s  %s  %s", d.Kind, p.Bold(transcript.Line(d.Called())), word, p.Dim(transcript.Line(d.Path)))}

@@ -26,7 +26,7 @@ const (
 )
 
 func (e entry) marked() bool {
-	return e.head != nil && (e.head[ofFlags]&assumed != 0 || len(e.head) > ofMore && e.head[ofMore]&skipped != 0)
+	return len(e.head) > ofFlags && (e.head[ofFlags]&assumed != 0 || len(e.head) > ofMore && e.head[ofMore]&skipped != 0)
 }
 
 func (e entry) link() bool {
