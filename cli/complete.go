@@ -152,7 +152,7 @@ func itemWords(a *app, cmd *cobra.Command) ([]string, error) {
 	var out []string
 	for _, d := range items {
 		if cmd.Name() != "revoke" || d.State == host.Trusted {
-			out = append(out, word(d.Name, string(d.Kind)+", "+d.State))
+			out = append(out, word(d.Name, d.Kind+", "+d.State))
 		}
 	}
 	return out, err
