@@ -79,7 +79,7 @@ func speaks(m model.Model, listens bool) func(context.Context, *graph.Task) (str
 	}
 }
 
-// An interrupt ends the current turn of an agent, wherever the run executes. What was said stays, and counts. The agent goes on with what it was told
+// An interrupt ends the current turn of an agent, wherever the run executes. What was said stays, and counts. The agent continues with what it was told
 // meanwhile, asks what it is to do, or ends where the next message comes from somebody else.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()

@@ -145,7 +145,7 @@ func (r *run) breaks(said model.Response) error {
 	return &brokenError{mail.ErrInterrupted, said, r.by()}
 }
 
-// whatNow ends a turn that a user broke off: the agent goes on with what the user has said meanwhile, or else is told now, or ends.
+// whatNow ends a turn that a user broke off: the agent continues with what the user has said meanwhile, or else is told now, or ends.
 func (r *run) whatNow(ctx context.Context) (done bool, err error) {
 	r.turns = max(r.turns, r.out.Turns+1)
 	r.out.Stop = StopCut

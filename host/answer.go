@@ -13,8 +13,9 @@ import (
 )
 
 // Answer answers a question of a run, whichever process executes it, see [superstep.Engine.Answer]. All faces answer through it. It calls resume for a run
-// that then waits for nothing and that no process executes. A run stays as it is if it began queued, so that a worker goes on, a person paused it, its budget is
-// used up, it failed, or other questions are open; rests then says so, such as "its budget is used up". An error of resume is returned behind a text that the answer is recorded.
+// that then waits for nothing and that no process executes. A run stays as it is if it began queued, so that a worker continues it, a person paused it, its
+// budget is used up, it failed, or other questions are open; rests then says so, such as "its budget is used up". An error of resume is returned behind a
+// text that the answer is recorded.
 func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog.Answer, resume func(context.Context) error) (rests string, err error) {
 	before, err := e.Runs(ctx, &runlog.Filter{ID: id})
 	if err == nil && len(before) == 0 {

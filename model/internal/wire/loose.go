@@ -57,27 +57,20 @@ func Failed(raw json.RawMessage) bool {
 
 const tooLong = "context_length_exceeded" // the code of a conversation that is too long for the model
 
-// overflows are how servers say that a conversation is too long for a model: all words of one line, in lower case.
-var overflows = [][]string{
-	{"context length"}, {"context_length"}, {"context window"}, {"context_window"}, {"context size"}, {"context_size"}, {"context limit"},
-	{"prompt", "too long"}, {"input", "too long"}, {"input length"}, {"prompt length"}, {"prompt", "max length"}, {"maximum model length"},
-	{"tokens", "exceed"}, {"token count", "exceed"}, {"token limit", "exceed"}, {"token", "more than max"}, {"too many tokens"}, {"too many input tokens"},
-	{"tokens", "must be <="}, {"reduce the length"},
-}
-
-// rates are words of limits for a time, or of what is paid for: they pass, or have to be paid, and a shorter conversation does not help.
-var rates = []string{"per minute", "per hour", "per day", "(tpm)", "rate limit", "quota", "billing"}
-
-// overflow gives an error the code of a conversation that is too long, if a server says so in its own words.
+// overflow gives an error the code of a conversation that is too long, if a server says so in its own words. Limits for a time, and of what is paid for,
+// are none of that: a shorter conversation does not help.
 func overflow(e *model.Error) {
 	text := strings.ToLower(e.Code + " " + e.Err.Error())
-	has := func(word string) bool { return strings.Contains(text, word) }
-	if e.Status > http.StatusBadRequest && e.Status < http.StatusInternalServerError && e.Status != http.StatusRequestEntityTooLarge && e.Status != http.StatusUnprocessableEntity || e.RetryAfter > 0 || slices.ContainsFunc(rates, has) {
-		return
+	has := func(words ...string) bool {
+		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
 	}
-	if slices.ContainsFunc(overflows, func(all []string) bool {
-		return !slices.ContainsFunc(all, func(word string) bool { return !has(word) })
-	}) {
+	switch other := e.Status > http.StatusBadRequest && e.Status < http.StatusInternalServerError &&
+		e.Status != http.StatusRequestEntityTooLarge && e.Status != http.StatusUnprocessableEntity; {
+	case other, e.RetryAfter > 0, has("per minute"), has("per hour"), has("per day"), has("(tpm)"), has("rate limit"), has("quota"), has("billing"):
+	case has("context length"), has("context_length"), has("context window"), has("context_window"), has("context size"), has("context_size"), has("context limit"),
+		has("prompt", "too long"), has("input", "too long"), has("input length"), has("prompt length"), has("prompt", "max length"), has("maximum model length"),
+		has("input token", "exceed"), has("prompt", "token", "exceed"), has("token limit", "exceed"), has("token", "more than max"),
+		has("too many tokens"), has("too many input tokens"), has("tokens", "must be <="), has("reduce the length"):
 		e.Code, e.Temporary = tooLong, false
 	}
 }

@@ -46,6 +46,8 @@ func TestOverflow(t *testing.T) {
 		{503, "", "all context windows are in use", 3 * time.Second, false},
 		{400, "", "max_tokens is too large: 32000. This model supports at most 16384 completion tokens", 0, false},
 		{400, "", "max_tokens: 40000 > 8192, which is the maximum allowed number of output tokens", 0, false},
+		{400, "", "max_tokens (32000) exceeds the 16384 output tokens of this model", 0, false},
+		{400, "", "The tool descriptions exceed 4096 tokens", 0, false},
 		{400, "", "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", 0, false},
 		{400, "", "m does not support tools", 0, false},
 		{401, "", "the token is too long", 0, false},
