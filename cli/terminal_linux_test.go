@@ -338,9 +338,18 @@ func TestConvention29Resize(t *testing.T) {
 			d.until("a", "too small")
 			continue
 		}
-		picture := d.until("a", "You said hello")
-		if lines := strings.Split(strings.TrimRight(picture, "\n"), "\n"); !strings.Contains(lines[len(lines)-1], "Enter send") {
-			t.Errorf("at %s columns:\n%s", size[0], picture)
+		height, err := strconv.Atoi(strings.TrimSpace(d.tmux("display-message", "-p", "-t", "a:", "#{pane_height}")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) { // until it is drawn anew, down to the last row
+			picture := d.until("a", "You said hello")
+			if rows := strings.Split(picture, "\n"); len(rows) >= height && strings.Contains(rows[height-1], "Enter send") {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("at %s columns and %d rows:\n%s", size[0], height, picture)
+			}
 		}
 	}
 	d.keys("a", "again", "Enter")
