@@ -2,6 +2,8 @@ package graph
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/pregel"
@@ -89,6 +91,22 @@ func public(err error) error {
 		return (*PanicError)(e)
 	}
 	return err
+}
+
+// A ChangedError reports that a run was begun with another version of its graph.
+type ChangedError struct {
+	Graph string
+	Diff  []string // "+ node x", "- edge a → b"
+	Why   string   // why it cannot be continued with all the same, "" if nobody has tried
+}
+
+func (e *ChangedError) Error() string {
+	remedy := "finish the run with the version that began it, start a new one, or go on with --allow-graph-change (AllowChange) if what it " +
+		"does next is still there"
+	if e.Why != "" {
+		remedy = "it cannot go on with this version: " + e.Why + "; finish the run with the version that began it, or start a new one"
+	}
+	return fmt.Sprintf("graph %q changed since the run began:\n  %s\n%s", e.Graph, strings.Join(e.Diff, "\n  "), remedy)
 }
 
 // Halt wraps err so that a node that returns it fails the whole run: there is no further attempt,

@@ -12,7 +12,6 @@ import (
 	"reflect"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -105,7 +104,9 @@ type outcome[S any] struct {
 // *Paused while questions are open, a *StepLimitError, a
 // *TimeoutError, a *ChangedError if the run was begun with another version of the graph,
 // a *ConflictError, ErrStopped, the cause of ctx, or an error of the store. In all of these cases a run with a
-// store can be resumed; after a *ConflictError only once the field has a reducer, or by a fork.
+// store can be resumed; after a *ConflictError only once the field has a reducer, or by a fork. With
+// an error the state is that of the last superstep. If the context of a graph inside of a task has
+// ended, it also has what the tasks gave that ended after that.
 func (f *Flow[S, U]) Run(ctx context.Context, state S, opt *RunOptions) (S, error) {
 	final, err := f.execute(ctx, state, opt)
 	if opt != nil && opt.Ended != nil {
@@ -187,6 +188,9 @@ func (f *core) run(ctx context.Context, state any, opt *RunOptions) (final outco
 	err = public(pregel.Run(ctx, m, x.inTurn(), ro))
 	if x.journal == nil {
 		x.state, x.steps = m.State(), m.Step()
+	}
+	if outer != nil && err != nil && ctx.Err() != nil {
+		x.state = m.Known()
 	}
 	var waiting *pregel.WaitingError
 	if x.journal != nil && o.space == "" && errors.As(err, &waiting) {
@@ -781,20 +785,4 @@ func sleep(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
 	default:
 		return ctx.Err() == nil
 	}
-}
-
-// A ChangedError reports that a run was begun with another version of its graph.
-type ChangedError struct {
-	Graph string
-	Diff  []string // "+ node x", "- edge a → b"
-	Why   string   // why it cannot be continued with all the same, "" if nobody has tried
-}
-
-func (e *ChangedError) Error() string {
-	remedy := "finish the run with the version that began it, start a new one, or go on with --allow-graph-change (AllowChange) if what it " +
-		"does next is still there"
-	if e.Why != "" {
-		remedy = "it cannot go on with this version: " + e.Why + "; finish the run with the version that began it, or start a new one"
-	}
-	return fmt.Sprintf("graph %q changed since the run began:\n  %s\n%s", e.Graph, strings.Join(e.Diff, "\n  "), remedy)
 }

@@ -19,6 +19,9 @@ import (
 // errCut ends an execution at the record at which the replayed process ended.
 var errCut = errors.New("the recorded process ended here")
 
+// errLate is for what an attempt whose time was up did not write any more.
+var errLate = errors.New("the recorded attempt had ended before that")
+
 // script is the course of a replay: each writer waits until its record is due.
 type script struct {
 	recs  []runlog.Record
@@ -486,6 +489,9 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 		if s.cutting {
 			return 0, errCut
 		}
+		if turn && s.ends(l.path) {
+			return 0, errLate
+		}
 		if i >= 0 && i < s.end && !turn {
 			return i, nil
 		}
@@ -499,6 +505,12 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 			return 0, err
 		}
 	}
+}
+
+// ends reports whether the record that is due is the failure of an attempt with a limit that a path is of or in: what has not been written is not part of it.
+func (s *script) ends(path string) bool {
+	due := &s.recs[s.cursor]
+	return due.Kind == runlog.KindTaskFailed && s.limits[due.Path] != nil && within(path+"/", map[string]bool{due.Path: true})
 }
 
 // begun reports whether an effect has been announced, and has no outcome since: with others at the same path, it may have been lost in a crash. It may

@@ -54,6 +54,11 @@ func (s results) find(id string) (*recipe.Result, bool) {
 	return nil, false
 }
 
+// has reports whether every step of a block has a result.
+func (s results) has(b *recipe.Block) bool {
+	return !slices.ContainsFunc(b.Steps, func(one *recipe.Step) bool { _, ok := s.find(one.ID); return !ok })
+}
+
 // MarshalJSON returns the results by the IDs of their steps.
 func (s results) MarshalJSON() ([]byte, error) {
 	steps := map[string]*recipe.Result{}
@@ -207,9 +212,15 @@ func (w *work) whole(ctx context.Context, p *play, name string, b *recipe.Block,
 		return again.execute(ctx, name, b, around, opt)
 	}
 	effect := &journal.Effect{Key: key, Kind: "branch", Name: w.step.ID, Inside: true}
-	return journal.Do(ctx, scope, effect, func(ctx context.Context, _ string) (ending, error) {
-		return again.execute(ctx, name, b, around, opt)
+	var last ending
+	final, err = journal.Do(ctx, scope, effect, func(ctx context.Context, _ string) (_ ending, err error) {
+		last, err = again.execute(ctx, name, b, around, opt)
+		return last, err
 	})
+	if err != nil {
+		return last, err
+	}
+	return final, nil
 }
 
 // keeps returns the results of the steps that need not be repeated because they and all their
@@ -402,11 +413,20 @@ func (m *machine) look(r *recipe.Recipe) (graph.Reading, error) {
 }
 
 // timeoutError reports that an attempt exceeded its timeout.
-type timeoutError struct{ after time.Duration }
+type timeoutError struct {
+	after  time.Duration
+	ended  string          // how much of a container did end, "" if nothing is known
+	output json.RawMessage // what the container has by then, if that is known
+}
 
 const timeoutText = "it did not end within "
 
-func (e *timeoutError) Error() string { return timeoutText + e.after.String() }
+func (e *timeoutError) Error() string {
+	if e.ended != "" {
+		return timeoutText + e.after.String() + "; " + e.ended + " did"
+	}
+	return timeoutText + e.after.String()
+}
 
 // OfAttempt reports that the attempt of the step's task ran out of time, for its record.
 func (*timeoutError) OfAttempt() bool { return true }

@@ -31,21 +31,49 @@ func (w *work) parallel(ctx context.Context) (g given, err error) {
 	around := w.around.within(w, nil)
 	final, err := w.whole(ctx, w.play, w.step.ID, &p.Block, around, p.Width)
 	if err != nil {
+		if w.late(ctx) {
+			n := len(p.Steps)
+			for _, s := range p.Steps {
+				if _, ok := final.State.find(s.ID); !ok {
+					n--
+					final.State = fold(final.State, update{s.ID, recipe.Result{Status: recipe.Degraded, Output: w.missing(s.ID)}})
+				}
+			}
+			g.ended = fmt.Sprintf("%d of %d steps", n, len(p.Steps))
+			g.output, _ = w.together(final.State, around) // without one, it is a text
+		}
 		return g, w.fails(ctx, err)
 	}
 	w.remains(&g, final.Skipped)
+	g.output, err = w.together(final.State, around)
+	return g, err
+}
+
+// together returns the output of a parallel step.
+func (w *work) together(s results, around *surroundings) (json.RawMessage, error) {
+	p := w.step.Parallel
 	if p.Output != nil {
-		g.output, err = w.output(&p.Block, final.State, around)
-		return g, err
+		return w.output(&p.Block, s, around)
 	}
 	all := map[string]json.RawMessage{}
-	for _, s := range p.Steps {
-		if r, ok := final.State.find(s.ID); ok {
-			all[s.ID] = orNull(r.Output)
+	for _, one := range p.Steps {
+		if r, ok := s.find(one.ID); ok {
+			all[one.ID] = orNull(r.Output)
 		}
 	}
-	g.output, err = json.Marshal(all)
-	return g, err
+	return json.Marshal(all)
+}
+
+// late reports whether the time of the step is up, after which a container gives what it has. What ends after that, and is in the log, counts.
+func (w *work) late(ctx context.Context) bool {
+	return w.step.Timeout > 0 && errors.As(context.Cause(ctx), new(*timeoutError))
+}
+
+// missing returns what stands in the place of a part of the step that did not end in time.
+func (w *work) missing(part string) json.RawMessage {
+	id := w.step.ID
+	raw, _ := json.Marshal(fmt.Sprintf("%s/%s is missing: step '%s' did not end within %s.", id, part, id, w.step.Timeout)) // a string encodes
+	return raw
 }
 
 // fails wraps an error of a block inside a step. If the failed step is set to fail the run, so does
@@ -79,13 +107,13 @@ func (w *work) foreach(ctx context.Context) (g given, err error) {
 			return g, err
 		}
 	}
-	branches := make([]graph.Node[results, amount], len(items))
+	branches, ended := make([]graph.Node[results, amount], len(items)), make([]json.RawMessage, len(items))
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	for i, item := range items {
 		around := w.around.within(w, map[string]any{f.As: item, "index": i})
 		name, _ := w.part("branch", strconv.Itoa(i+1), 1)
-		branches[i] = graph.Node[results, amount]{Name: name, Run: w.inside(&f.Block, around, fail)}
+		branches[i] = graph.Node[results, amount]{Name: name, Run: w.inside(&f.Block, around, fail, &ended[i])}
 	}
 	var amounts []amount
 	all := node.Parallel(w.step.ID, branches, func(_ results, rs []node.Result[amount]) (amount, error) {
@@ -96,6 +124,9 @@ func (w *work) foreach(ctx context.Context) (g given, err error) {
 		return g, all.Err
 	}
 	if _, err = all.Run(ctx, w.task, w.state); err != nil {
+		if w.late(ctx) {
+			g = w.itemsBy(branches, ended)
+		}
 		return g, w.fails(ctx, err)
 	}
 	outputs := make([]json.RawMessage, len(amounts))
@@ -109,10 +140,34 @@ func (w *work) foreach(ctx context.Context) (g given, err error) {
 	return g, err
 }
 
-// inside runs a block as a part of a task.
-func (w *work) inside(b *recipe.Block, around *surroundings, fail func(error)) graph.TaskFunc[results, amount] {
+// itemsBy returns what a foreach has when its time is up: the outputs of the items that have ended, and texts for the others. Those that ended in an
+// earlier execution or attempt are in the log alone.
+func (w *work) itemsBy(branches []graph.Node[results, amount], ended []json.RawMessage) (g given) {
+	n := len(ended)
+	for i := range ended {
+		var r node.Result[amount]
+		if raw, done := w.task.Scope().Done("branch/" + branches[i].Name); done && json.Unmarshal(raw, &r) == nil {
+			ended[i] = orNull(r.Value.Output)
+		}
+		if ended[i] == nil {
+			n--
+			ended[i] = w.missing(branches[i].Name)
+		}
+	}
+	g.ended = fmt.Sprintf("%d of %d items", n, len(ended))
+	g.output, _ = json.Marshal(ended) // JSON encodes
+	return g
+}
+
+// inside runs a block as a part of a task. It notes the output also if all of its steps have ended when the time of the step is up.
+func (w *work) inside(b *recipe.Block, around *surroundings, fail func(error), ended *json.RawMessage) graph.TaskFunc[results, amount] {
 	return func(ctx context.Context, t *graph.Task, _ results) (amount, error) {
 		output, final, err := w.block(ctx, w.step.ID, b, around, w.nested(t, 0))
+		if err == nil {
+			*ended = output
+		} else if w.late(ctx) && final.State.has(b) {
+			*ended, _ = w.output(b, final.State, around)
+		}
 		if err != nil && w.recipe.FailFast && !agent.OfRun(err) {
 			fail(err) // the items beside it
 		}
@@ -173,6 +228,9 @@ func (w *work) loop(ctx context.Context) (g given, err error) {
 		}
 		a, holds, err := w.round(ctx, round, &attempt, around)
 		if err != nil {
+			if w.late(ctx) && round > 1 {
+				g.ended = fmt.Sprintf("%d of at most %d rounds", round-1, l.Max)
+			}
 			return g, w.fails(ctx, fmt.Errorf("round %d: %w", round, err))
 		}
 		g.output = orNull(a.Output)

@@ -257,6 +257,21 @@ func (r *result) events(t testing.TB, name string) []string {
 	return out
 }
 
+// failures are the texts of the failed attempts of a task.
+func (r *result) failures(t testing.TB, path string) (out []string) {
+	t.Helper()
+	for rec, err := range r.engine.Follow(t.Context(), r.id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d runlog.TaskFailed
+		if rec.Kind == runlog.KindTaskFailed && rec.Path == path && json.Unmarshal(rec.Data, &d) == nil {
+			out = append(out, d.Error)
+		}
+	}
+	return out
+}
+
 // echo is a tool that gives its arguments back.
 func (k *kitchen) echo(name string, effect tool.Effect, do func(args string) (string, error)) *tool.Tool {
 	type in struct {

@@ -61,6 +61,7 @@ type given struct {
 	output   json.RawMessage
 	degraded string // why it is less than was wanted, "" if it is not
 	failed   bool   // since steps inside of it failed
+	ended    string // of a container whose time is up: how much of it is in the output
 }
 
 func (w *work) do(ctx context.Context) (update, error) {
@@ -180,7 +181,10 @@ func (w *work) failed(err error) update {
 		u.Status = recipe.Degraded
 		said = fmt.Sprintf("Step '%s' is incomplete: %s. What it would have given is missing here.", w.step.ID, text)
 	}
-	u.Output, _ = json.Marshal(said) // a string encodes
+	u.Output, _ = json.Marshal(said)                               // a string encodes
+	if own, is := err.(*timeoutError); is && len(own.output) > 0 { //nolint:errorlint // one that it wraps is of a step inside
+		u.Output = own.output
+	}
 	return u
 }
 
@@ -214,12 +218,12 @@ func (w *work) give(ctx context.Context) (g given, err error) {
 	}
 	if s.Timeout > 0 {
 		outer := ctx
-		late := &timeoutError{s.Timeout}
+		late := &timeoutError{after: s.Timeout}
 		limited, stop := w.task.Scope().WithTimeout(outer, s.Timeout, late)
 		defer stop()
 		defer func() {
 			if is, _ := w.task.Scope().Late(limited, w.task.Attempt()); is && outer.Err() == nil && !journal.Waits(err) {
-				err = late
+				err = w.incomplete(late, &g)
 			}
 		}()
 		ctx = limited
@@ -233,6 +237,17 @@ func (w *work) give(ctx context.Context) (g given, err error) {
 		}
 	}
 	return g, nil
+}
+
+// incomplete returns the error of an attempt that ran out of time, with what a container has by then. In a replay it has that if the recorded one did:
+// older versions threw it away.
+func (w *work) incomplete(late *timeoutError, g *given) error {
+	some := &timeoutError{late.after, g.ended, g.output}
+	was := w.task.Scope().Failed(w.task.Attempt())
+	if g.ended == "" || g.output == nil || was != nil && was.Error != some.Error() {
+		return late
+	}
+	return some
 }
 
 // job is the work of a step, with all values filled in.

@@ -424,10 +424,6 @@ func (m *Machine[S, U, M]) Commit() {
 // fold puts the updates of the superstep into the state.
 func (m *Machine[S, U, M]) fold() {
 	m.skipped = m.skipped[:0]
-	fold := m.prog.Fold
-	if fold == nil {
-		fold = m.prog.Reduce
-	}
 	at := 0
 	defer func() {
 		if v := recover(); v != nil {
@@ -440,10 +436,7 @@ func (m *Machine[S, U, M]) fold() {
 		switch r.Outcome {
 		case Done:
 			m.skipped = append(m.skipped, r.Inside...)
-			if r.Fix != nil {
-				m.state = fold(m.state, r.Fix.Update)
-			}
-			m.state = fold(m.state, r.Update)
+			m.add(r)
 			if m.views != nil {
 				m.views.keep(t.Vertex, t.Step, t.Index, r.Fix, r.Update)
 			}
@@ -451,6 +444,36 @@ func (m *Machine[S, U, M]) fold() {
 			m.skipped = append(m.skipped, m.Path(t))
 		}
 	}
+}
+
+// add puts the updates of a result into the state.
+func (m *Machine[S, U, M]) add(r *Result[U, M]) {
+	fold := m.prog.Fold
+	if fold == nil {
+		fold = m.prog.Reduce
+	}
+	if r.Fix != nil {
+		m.state = fold(m.state, r.Fix.Update)
+	}
+	m.state = fold(m.state, r.Update)
+}
+
+// Known returns the state with all results folded in that are known, also those of the superstep
+// under way and of tasks that started early. The machine must be discarded after that.
+func (m *Machine[S, U, M]) Known() S {
+	for i := range m.results {
+		if m.results[i].Outcome == Done {
+			m.add(&m.results[i])
+		}
+	}
+	if m.ahead != nil {
+		for _, c := range m.ahead.done() {
+			if c.index < 0 && c.result.Outcome == Done {
+				m.add(&c.result)
+			}
+		}
+	}
+	return m.state
 }
 
 // route delivers the messages of the superstep.
