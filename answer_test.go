@@ -467,3 +467,70 @@ func TestPauseAFailedRun(t *testing.T) {
 		t.Errorf("%v; the run is %s", err, info(t, e, run.ID()).Status)
 	}
 }
+
+// lingering takes a moment to record that a run pauses, and another one to let go of it.
+type lingering struct {
+	runlog.Store
+	paused, checked chan struct{}
+}
+
+func (s *lingering) Acquire(ctx context.Context, id string, o *runlog.AcquireOptions) (runlog.Log, runlog.Info, error) {
+	l, info, err := s.Store.Acquire(ctx, id, o)
+	if err != nil {
+		return nil, info, err
+	}
+	return &lingeringLog{l, s}, info, nil
+}
+
+type lingeringLog struct {
+	runlog.Log
+	s *lingering
+}
+
+func (l *lingeringLog) Append(ctx context.Context, b *runlog.Batch) error {
+	err := l.Log.Append(ctx, b)
+	if b.Status == runlog.Paused {
+		close(l.s.paused)
+		time.Sleep(100 * time.Millisecond) // enough for an answer to be on its way, which it need not be
+	}
+	return err
+}
+
+func (l *lingeringLog) Release(ctx context.Context) error {
+	select {
+	case <-l.s.checked:
+	case <-time.After(300 * time.Millisecond):
+	}
+	return l.Log.Release(ctx)
+}
+
+// A process that has recorded the pause takes no answer any more. Whoever answers then finds a run that nobody executes, and no run that seems to go on.
+func TestAnswerBehindThePause(t *testing.T) {
+	t.Parallel()
+	for name, elsewhere := range map[string]bool{"here": false, "elsewhere": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &lingering{Store: runlog.NewMemory(nil), paused: make(chan struct{}), checked: make(chan struct{})}
+			r := &rig{second: asksWhich}
+			here, there := engine(t, store, r.workflow(t)), engine(t, store, r.workflow(t))
+			run := start(t, here, nil)
+			<-store.paused
+			e := here
+			if elsewhere {
+				e = there
+			}
+			if err := e.Answer(t.Context(), run.ID(), "second", answered("x")); err != nil {
+				t.Fatal(err)
+			}
+			infos, err := store.Runs(t.Context(), &runlog.Filter{ID: run.ID()})
+			if err != nil || len(infos) != 1 || infos[0].Status != runlog.Interrupted {
+				t.Errorf("behind the answer the run is %+v, %v", infos, err)
+			}
+			close(store.checked)
+			ends(t, run, runlog.Paused)
+			if out := ends(t, resume(t, there, run.ID(), nil), runlog.Completed); string(out.Output) != `"a  b:1x"` {
+				t.Errorf("got %s", out.Output)
+			}
+		})
+	}
+}

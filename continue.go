@@ -183,8 +183,14 @@ func (c *continuing) busy(ctx context.Context) (r *Run, again bool, err error) {
 	}
 	a := c.answer
 	a.Key = q.Key
-	if err := e.Answer(ctx, c.id, q.Path, &a); err != nil {
+	rests, err := e.answer(ctx, c.id, q.Path, &a)
+	if err != nil {
 		return nil, false, err
+	}
+	if rests { // it has just let go of the run
+		o := c.resuming()
+		r, err = e.Resume(ctx, c.id, &o)
+		return r, false, err
 	}
 	answered := func(rec *runlog.Record) bool { return rec.Kind == runlog.KindAnswered && rec.Path == q.Path }
 	return e.watch(ctx, c.id, answered, c.opt.Observe), false, nil

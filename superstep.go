@@ -750,21 +750,27 @@ func (e *Engine) CancelAgent(ctx context.Context, id, agent string) error {
 // Answer answers a question of a run, whichever process executes it: that process continues with the answer at once. If no process executes the run, it
 // continues when it is resumed; a run that began queued is queued again once no question is left. Each question is answered once, by an answer that fits it. Answer returns the errors of [journal.Journal.Answer].
 func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) error {
+	_, err := e.answer(ctx, id, path, a)
+	return err
+}
+
+// answer is Answer. It also reports whether the run rests: no process executes it, and the answer is there for whoever resumes it.
+func (e *Engine) answer(ctx context.Context, id, path string, a *runlog.Answer) (rests bool, err error) {
 	leave, err := e.enter()
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer leave()
 	if r := e.executing(id); r != nil {
 		if err := r.journal.Answer(ctx, path, a); !errors.Is(err, runlog.ErrFenced) {
-			return err
+			return false, err
 		}
 		if _, err := r.Wait(ctx); err != nil { // it has let go of the run
-			return err
+			return false, err
 		}
 	}
 	if err := e.vouch(ctx, id); err != nil {
-		return err
+		return false, err
 	}
 	var from uint64
 	for {
@@ -774,18 +780,18 @@ func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) 
 				posted := *a
 				posted.Request, a = fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()), &posted
 				if from, err = journal.Post(ctx, e.store, id, path, a, e.opt.Now()); err != nil || from == 0 {
-					return err
+					return false, err
 				}
 				e.poke(ctx, id)
 			}
 			var done bool
 			if from, done, err = e.answered(ctx, id, path, a, from); done || err != nil {
-				return err
+				return false, err
 			}
 			continue
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		done := false
 		if now := j.Info(); now.Status.Ended() {
@@ -796,9 +802,9 @@ func (e *Engine) Answer(ctx context.Context, id, path string, a *runlog.Answer) 
 				err = &runlog.EndedError{ID: id, Status: now.Status}
 			}
 		} else if err = e.trusts(id, j.Imported()); err == nil {
-			err = j.Answer(ctx, path, a)
+			err, rests = j.Answer(ctx, path, a), true
 		}
-		return errors.Join(err, j.Close(context.WithoutCancel(ctx)))
+		return rests, errors.Join(err, j.Close(context.WithoutCancel(ctx)))
 	}
 }
 

@@ -2,9 +2,7 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/inwords"
@@ -27,16 +25,20 @@ func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog
 	if err != nil {
 		return "", err
 	}
-	info, took, err := settled(ctx, e, id, before[0].Head)
-	if err != nil || took { // whether its process still lives or not
+	infos, err := e.Runs(ctx, &runlog.Filter{ID: id})
+	if err == nil && len(infos) == 0 {
+		err = &runlog.NotFoundError{ID: id}
+	}
+	if err != nil {
 		return "", err
 	}
-	rests, goes := continues(&info)
-	if sum := summary.Of(&info); info.Status == runlog.Paused && sum != nil && sum.Open == 0 && sum.Waits == summary.Operator {
-		if goes, err = leftBeside(ctx, e, id); err != nil {
+	info := infos[0]
+	if before[0].Status == runlog.Running && info.Status == runlog.Interrupted { // before the answer, or by what went on with it
+		if took, err := went(ctx, e, &info, before[0].Head); took || err != nil {
 			return "", err
 		}
 	}
+	rests, goes := continues(&info)
 	if !goes {
 		return rests, nil
 	}
@@ -49,35 +51,7 @@ func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog
 	return "", fmt.Errorf("the answer is recorded, but run %s cannot be resumed: %w", id, err)
 }
 
-// settled returns a run once it is known whether the process that executes it took the answer: it then records more than that. One that was about to pause
-// may do so yet. Head is that of before the answer.
-func settled(ctx context.Context, e *superstep.Engine, id string, head uint64) (info runlog.Info, took bool, err error) {
-	for range 50 {
-		infos, err := e.Runs(ctx, &runlog.Filter{ID: id})
-		if err == nil && len(infos) == 0 {
-			err = &runlog.NotFoundError{ID: id}
-		}
-		if err != nil {
-			return info, false, err
-		}
-		if info = infos[0]; info.Head > head+1 {
-			if took, err = went(ctx, e, &info, head); took || err != nil {
-				return info, took, err
-			}
-		}
-		if info.Status != runlog.Running {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return info, false, nil
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return info, false, nil
-}
-
-// went reports whether work was recorded behind an answer.
+// went reports whether work was recorded behind an answer that came after a record.
 func went(ctx context.Context, e *superstep.Engine, info *runlog.Info, head uint64) (bool, error) {
 	answered := false
 	for rec, err := range e.Follow(ctx, info.ID, head+1) {
@@ -86,7 +60,7 @@ func went(ctx context.Context, e *superstep.Engine, info *runlog.Info, head uint
 			return false, err
 		case rec.Kind == runlog.KindAnswered:
 			answered = true
-		case answered && rec.Seq > head && rec.Kind != runlog.KindRunPaused && rec.Kind != runlog.KindAsked:
+		case answered && rec.Kind != runlog.KindRunPaused && rec.Kind != runlog.KindAsked:
 			return true, nil
 		}
 		if rec.Seq >= info.Head {
@@ -94,20 +68,6 @@ func went(ctx context.Context, e *superstep.Engine, info *runlog.Info, head uint
 		}
 	}
 	return false, nil
-}
-
-// leftBeside reports whether a paused run that waits for nothing was paused by nobody: its process left it beside the answer.
-func leftBeside(ctx context.Context, e *superstep.Engine, id string) (left bool, err error) {
-	for rec, err := range e.Follow(ctx, id, 0) {
-		if err != nil {
-			return false, err
-		}
-		var d runlog.RunPaused
-		if rec.Kind == runlog.KindRunPaused && json.Unmarshal(rec.Data, &d) == nil {
-			left = d.By == "" && d.Reason == ""
-		}
-	}
-	return left, nil
 }
 
 // continues reports whether a run has to be resumed after an answer, or else why it stays as it is, "" if it runs or has ended. The journal has decided:

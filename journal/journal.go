@@ -40,6 +40,7 @@ type Journal struct {
 	append    sync.Mutex // one append at a time, so that followers see the log's order
 	lost      error      // why nobody knows what the log holds, nil if that is known; guarded by append
 	questions sync.Mutex // one question or answer at a time, so that each is there once
+	leaves    bool       // see Quiet; guarded by questions
 
 	mu    sync.Mutex
 	queue []*appending // what waits for its append

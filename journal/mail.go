@@ -18,8 +18,11 @@ func (j *Journal) rebudget(ctx context.Context, r *unlisted.Request) error {
 	if json.Unmarshal(r.Data, &b.Budget) != nil {
 		return nil
 	}
-	j.questions.Lock() // see Quiet
+	j.questions.Lock()
 	defer j.questions.Unlock()
+	if j.leaves {
+		return leaving(j.id)
+	}
 	j.mu.Lock()
 	b.Budget = b.Budget.Over(j.ledger.given)
 	j.mu.Unlock()

@@ -187,8 +187,8 @@ func (s *Scope) News(since uint64) bool {
 	return m != nil && m.news > since
 }
 
-// Quiet calls f, unless nil, while no question is answered and the budget does not change. It reports false, and does not call f, if something can
-// continue since the log had that head: then the run is to run again.
+// Quiet calls f, unless nil, while no question is answered and the budget does not change; f records that the execution ends, so that from then on the
+// journal takes neither. It reports false, and does not call f, if something can continue since the log had that head: then the run is to run again.
 func (j *Journal) Quiet(since uint64, f func()) bool {
 	j.questions.Lock()
 	defer j.questions.Unlock()
@@ -198,6 +198,7 @@ func (j *Journal) Quiet(since uint64, f func()) bool {
 	j.mu.Unlock()
 	if !news && f != nil {
 		f()
+		j.leaves = true
 	}
 	return !news
 }
@@ -296,10 +297,14 @@ func (e *UnaskedError) Error() string {
 }
 
 // Answer closes an open question of the task at that path. The key may be "" if the task has only one. Each question is answered once: Answer returns
-// *AnsweredError for a second answer, *UnfitError for one that does not fit, and *UnaskedError if there is no such question.
+// *AnsweredError for a second answer, *UnfitError for one that does not fit, *UnaskedError if there is no such question, and an error that wraps
+// [runlog.ErrFenced] once the execution is about to let go of the run, see [Journal.Quiet]: whoever holds the run next takes the answer.
 func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) error {
 	j.questions.Lock()
 	defer j.questions.Unlock()
+	if j.leaves {
+		return leaving(j.id)
+	}
 	j.mu.Lock()
 	a, err := j.answerable(j.id, path, a)
 	j.mu.Unlock()
@@ -319,6 +324,11 @@ func (j *Journal) Answer(ctx context.Context, path string, a *runlog.Answer) err
 	timed := *a
 	timed.Waited = cmp.Or(j.Waited(), a.Waited)
 	return j.Write(ctx, status, runlog.KindAnswered, path, &timed)
+}
+
+// leaving is the error for what comes when an execution has recorded that it ends.
+func leaving(id string) error {
+	return fmt.Errorf("run %s is about to pause: %w", id, runlog.ErrFenced)
 }
 
 // answerable completes an answer with the key of its question. It returns nil if the question already has this same answer, and an error if the answer

@@ -220,7 +220,7 @@ func TestAnswersOfAScopeComeTogether(t *testing.T) {
 				t.Errorf("%s is told: %t, and can continue: %t", path, heard, j.Scope(path).News(since))
 			}
 		}
-		if called := false; j.Quiet(since, func() { called = true }) != (goes == nil) || called != (goes == nil) {
+		if goes != nil && j.Quiet(since, func() { t.Error("it was not quiet") }) || j.Quiet(since, nil) != (goes == nil) {
 			t.Errorf("after the answer for %s it is quiet: %t", path, goes != nil)
 		}
 	}
@@ -235,4 +235,10 @@ func TestAnswersOfAScopeComeTogether(t *testing.T) {
 	ask("a/x", "q", true)
 	ask("a/x", "r", true)
 	ask("b", "q", false)
+	if called := false; !j.Quiet(j.Head(), func() { called = true }) || !called {
+		t.Error("it is not quiet")
+	}
+	if err := j.Answer(t.Context(), "b", &runlog.Answer{Key: "q", Value: json.RawMessage(`"x"`)}); !errors.Is(err, runlog.ErrFenced) {
+		t.Errorf("an answer when the execution ends: %v", err)
+	}
 }
