@@ -20,6 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	lead "github.com/superstep-dev/superstep/internal/builtin/agent"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
@@ -244,6 +245,7 @@ func TestChatDiesAtEveryAppend(t *testing.T) {
 // it is forked in its middle.
 func TestLongChat(t *testing.T) {
 	t.Parallel()
+	faults.Unraced(t)
 	const messages = 200
 	store := runlogtest.NewMortal()
 	c := &counts{t: t, store: store}
@@ -270,6 +272,7 @@ func TestLongChat(t *testing.T) {
 // The log of a chat grows by what is said: a message costs as much at the end as at the beginning.
 func TestChatLogIsLinear(t *testing.T) {
 	t.Parallel()
+	faults.Unraced(t)
 	const messages = 200
 	store := runlogtest.NewMortal()
 	c := &counts{t: t, store: store}

@@ -211,6 +211,7 @@ func decorated(s string) string {
 // that takes long gives a sign of life.
 func TestConvention38Plain(t *testing.T) {
 	t.Parallel()
+	faults.Unraced(t)
 	data := "SUPERSTEP_DATA_DIR=" + t.TempDir()
 	check := func(screen string, what ...string) {
 		t.Helper()
@@ -268,6 +269,7 @@ func TestConvention38Plain(t *testing.T) {
 // Without its colours a terminal shows the same: each state has a sign or a word.
 func TestConvention39NotByColour(t *testing.T) {
 	t.Parallel()
+	faults.Unraced(t)
 	dir := t.TempDir()
 	run := func(color string, args ...string) string {
 		cmd := exec.CommandContext(t.Context(), "superstep", append(args, "--color", color)...)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/acptest"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -179,6 +180,7 @@ func TestStrays(t *testing.T) {
 // What is too large is left out or cut, and the rest is heard.
 func TestHuge(t *testing.T) {
 	t.Parallel()
+	faults.Unraced(t)
 	s := open(t, "huge")
 	run, out := s.start(t)
 	if string(out.Output) != `"fine"` {

@@ -23,6 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/builtin/research"
 	"github.com/superstep-dev/superstep/internal/docindex"
+	"github.com/superstep-dev/superstep/internal/faults"
 	"github.com/superstep-dev/superstep/internal/modeltest"
 	"github.com/superstep-dev/superstep/internal/offline"
 	"github.com/superstep-dev/superstep/journal"
@@ -240,6 +241,7 @@ func TestOffline(t *testing.T) {
 
 // What is asked about must not matter for whether the sources are true.
 func TestOfflineOnRealDocuments(t *testing.T) {
+	faults.Unraced(t)
 	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Skipf("there is no go command: %v", err)
