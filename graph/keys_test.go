@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -234,11 +235,16 @@ func TestOneKeyOneQuestion(t *testing.T) {
 
 // A node that drops the error of Ask does not pass its own gate, also if the answer comes while it runs. With the answer it goes on.
 func TestGateThatDropsItsQuestion(t *testing.T) {
-	open := onDisk(t)
+	for _, drop := range []func(error) error{func(error) error { return nil }, func(err error) error { return fmt.Errorf("asking: %v", err) }} { //nolint:errorlint // that is the mistake
+		testGateThatDrops(t, onDisk(t), drop)
+	}
+}
+
+func testGateThatDrops(t *testing.T, open func() runlog.Store, drop func(error) error) {
 	gate := func(ctx context.Context) (string, error) {
 		got, err := graph.Ask[string](ctx, graph.Question{Text: "Delete prod?", Options: []string{"yes", "no"}})
 		if err != nil {
-			return "yes", nil //nolint:nilerr // that is the mistake
+			return "yes", drop(err)
 		}
 		return got, nil
 	}

@@ -76,10 +76,8 @@ func (n *node) part(ctx context.Context, t *Task, state any) (u any, err error) 
 		defer func() { err = n.latePart(parent, ctx, t, err) }()
 	}
 	defer caught(&err)
-	if u, err = n.Run(t.within(ctx), t, state); err == nil {
-		err = t.scope.Unwaited()
-	}
-	if err != nil {
+	u, err = n.Run(t.within(ctx), t, state)
+	if err = t.scope.Unwaited(err); err != nil {
 		return u, err
 	}
 	if len(t.sends) > 0 {

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -131,17 +132,23 @@ func (s *Scope) wait(path string, q *runlog.Question, waits bool) {
 }
 
 // Unwaited returns an error if the attempt has asked a question that had no answer, and has not given it up by Withdraw. Who ends an attempt with a result
-// calls it: the result cannot be one of the answer.
-func (s *Scope) Unwaited() error {
-	if s == nil || s.used == nil {
-		return nil
+// calls it: the result cannot be one of the answer. An attempt that ends with another error than that of its question is told how to wait as well.
+func (s *Scope) Unwaited(err error) error {
+	if s == nil || s.used == nil || err != nil && Waits(err) {
+		return err
 	}
 	s.used.mu.Lock()
 	defer s.used.mu.Unlock()
-	for _, text := range slices.Sorted(maps.Values(s.used.waits)) {
-		return fmt.Errorf("it asked %q and did not wait for the answer; return the error of Ask", clean.Clip(text, 80))
+	for _, u := range slices.SortedFunc(maps.Keys(s.used.waits), func(a, b use) int { return cmp.Compare(a.path+a.key, b.path+b.key) }) {
+		const dropped = "it asked %q and did not wait for the answer; return the error of Ask"
+		text := clean.Clip(s.used.waits[u], 80)
+		if _, asked := s.used.at[u]; err != nil && asked {
+			return fmt.Errorf("%w; "+dropped+", or wrap it with %%w", err, text)
+		} else if err == nil {
+			return fmt.Errorf(dropped, text)
+		}
 	}
-	return nil
+	return err
 }
 
 // place returns the first of the callers that does not belong to the packages of this module that nodes call.

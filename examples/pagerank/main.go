@@ -90,28 +90,34 @@ func prepare(raw json.RawMessage) (json.RawMessage, error) {
 
 type context64 = vertex.Context[float64, float64, float64]
 
-// pageRank ranks until the ranks change by less than a millionth in all.
+// pageRank ranks until the ranks change by less than a millionth in all. The rank of a vertex without links out goes to all vertices alike, so that the
+// ranks add up to 1.
 func pageRank(_ context.Context, in inputs) (*workflow.Computation[float64, float64, float64, string], error) {
 	g, names, err := read(&in, false)
 	if err != nil {
 		return nil, err
 	}
-	n, moved := float64(g.NumVertices()), vertex.NewSum[float64]("moved")
+	n, moved, stuck := float64(g.NumVertices()), vertex.NewSum[float64]("moved"), vertex.NewSum[float64]("stuck")
 	return &workflow.Computation[float64, float64, float64, string]{Graph: g, Program: &vertex.Program[float64, float64, float64]{
 		Combine:     vertex.CombineSum[float64](),
-		Aggregators: []vertex.AnyAggregator{moved},
+		Aggregators: []vertex.AnyAggregator{moved, stuck},
 		Terminal:    func(b *vertex.Barrier) bool { m, _ := moved.Value(b); return m < 1e-6 },
 		Compute: func(c *context64, _ int32, rank *float64, in []float64) vertex.Vote {
 			next := 1 / n
 			if c.Step() > 0 {
-				next = 0.15 / n
+				free, _ := stuck.Value(c)
+				next = (0.15 + 0.85*free) / n
 			}
 			if len(in) > 0 {
 				next += 0.85 * in[0]
 			}
 			moved.Add(c, math.Abs(next-*rank))
 			*rank = next
-			c.SendToNeighbors(next / float64(c.Degree()))
+			if links := c.Degree(); links > 0 {
+				c.SendToNeighbors(next / float64(links))
+			} else {
+				stuck.Add(c, next)
+			}
 			return vertex.Stay
 		},
 	}, Result: func(r *vertex.Run[float64, float64, float64]) (string, error) {

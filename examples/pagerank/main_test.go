@@ -31,7 +31,7 @@ func TestPrograms(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		{"run pagerank --edges edges.csv", "1. 0.294882  home\n", cli.ExitOK},
+		{"run pagerank --edges edges.csv", "1. 0.399615  home\n  2. 0.209622  product\n  3. 0.147104  about\n  4. 0.147104  links\n  5. 0.062676  y\n  6. 0.033879  x\n", cli.ExitOK},
 		{"run pagerank --edges edges.gz --top 1", "home\n1 of 6 lines, after 35 supersteps", cli.ExitOK},
 		{"runs replay @last", "no model called", cli.ExitOK},
 		{"run components --edges edges.csv", "1. 4 vertices with home\n  2. 2 vertices with x\n2 of 2 lines", cli.ExitOK},

@@ -4,6 +4,7 @@
 package transcript
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -331,14 +332,21 @@ type Question struct {
 	Until time.Time       `json:"-"` // when it was answered
 }
 
-// Label returns the display name of the task, such as gather/tests for gather[tests].
+// Label returns the display name of the task, such as gather/tests for gather[tests]. Of a graph within a task only the key is shown, and nothing if that
+// is the key of a call.
 func (t *Task) Label() string {
-	steps := strings.Split(t.Path, "/")
-	for i, step := range steps {
+	var steps []string
+	for step := range strings.SplitSeq(t.Path, "/") {
 		if node, key := split(step); key != "" {
 			_, visit, _ := strings.Cut(step, "]")
-			steps[i] = node + "/" + Line(key) + visit
+			if step = node + "/" + Line(key) + visit; node == "~" {
+				step = Line(key)
+			}
+			if raw, err := hex.DecodeString(key); node == "~" && err == nil && len(raw) == 16 {
+				continue
+			}
 		}
+		steps = append(steps, step)
 	}
 	return strings.Join(steps, "/")
 }

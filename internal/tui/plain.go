@@ -186,8 +186,9 @@ func (v *plain) start(at time.Time, r *transcript.Run, t *transcript.Task) {
 }
 
 func what(t *transcript.Task) string {
+	_, key := transcript.Names(t.Path)
 	switch {
-	case t.Key == "":
+	case key == "":
 		return "step " + t.Label()
 	case len(t.Agents) > 0:
 		return "agent " + t.Label()

@@ -76,7 +76,7 @@ step slow degraded 2.0s: it took too long
 turn lead tokens=120
 turn lead tokens=120
 job lead/task/4.1 nope failed 0.0s: there is no agent nope
-task lead/~/w/each/1 ok 1.0s
+task lead/w/each/1 ok 1.0s
 step lead failed 10s attempt=1
 `
 	if got := x.lines(); got != want {

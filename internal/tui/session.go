@@ -191,7 +191,7 @@ func (s *Session) LastLine(status runlog.Status, exit int, took time.Duration) s
 		word = "answered"
 	}
 	used := s.run.Used()
-	line := fmt.Sprintf("%s run %s %s %s tokens=%s agents=%d", s.now().Format(time.TimeOnly), s.id, word, inwords.Duration(took),
+	line := fmt.Sprintf("%s run %s %s %s tokens=%s agents=%d", s.now().Format(time.TimeOnly), s.id, word, inwords.Brief(took),
 		inwords.Count(used.Tokens), used.Agents)
 	if s.run.Spent.Tokens > 0 {
 		line += " cost=" + used.Cost.String()

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/frontmatter"
@@ -37,7 +38,12 @@ func Dirs(f *frontmatter.Folder, dir string, itself bool) (dirs []string, odd []
 		odd = append(odd, Finding{Code: unreadable, Path: f.Path(dir),
 			Text: fmt.Sprintf("the folder has over %d files, or folders over %d deep; some are left out", maxEntries, maxDepth)})
 	}
+	none := ""
 	for _, e := range list {
+		if top, _, in := strings.Cut(e.Path, "/"); itself && len(dirs) > 0 && in && top != none && !slices.ContainsFunc(dirs, func(d string) bool { return d == top || strings.HasPrefix(d, top+"/") }) {
+			none = top
+			odd = append(odd, Finding{Code: missingFrontMatter, Path: f.Path(top), Text: "there is no " + File + " in this folder or below; it is no skill"})
+		}
 		switch {
 		case e.Err != nil:
 			odd = append(odd, Finding{Code: unreadable, Path: f.Path(e.Path), Text: "cannot be read: " + e.Err.Error(), err: true})

@@ -37,12 +37,13 @@ func TestValidate(t *testing.T) {
 			[]string{"InvalidField 3:1 the description has 1025 characters; 1024 are allowed"}, nil,
 		},
 		"warnings": {
-			map[string]string{"SKILL.md": "---\nname: s\ndescription: " + strings.Repeat("x", 501) + "\ntriggers: [a]\n---\n\nRead [a](a.md), [b](./b.md \"B\"), ![c](c.png), [w](https://x/y.md), [m](mailto:a@b), [h](#here), [o](../o/x.md).\nRun scripts/run.py or `references/r.md`, [a](a.md) again, then `python3 helper.py x`.\n" +
+			map[string]string{"SKILL.md": "---\nname: s\ndescription: " + strings.Repeat("x", 501) + "\ntriggers: [a]\n---\n\nRead [a](a.md), [b](./b.md \"B\"), ![c](c.png), [w](https://x/y.md), [m](mailto:a@b), [h](#here), [o](../o/x.md).\nRun scripts/run.py or `references/r.md`, [a](a.md) again, then `python3 helper.py x`.\nRun bare.py, or ./own.sh; write main.py with Node.js and helper.py.txt.\n" +
 				strings.Repeat("line\n", 500), "b.md": "", "old.tar.gz": "", "away": "-> /etc/passwd"},
 			nil, []string{
-				`UnknownField 4:1 unknown field "triggers"`, "LongDescription 3:1 the description has 501 characters", "NoExamples 7:1 there is no example", "LongInstructions 7:1 the instructions have 502 lines",
+				`UnknownField 4:1 unknown field "triggers"`, "LongDescription 3:1 the description has 501 characters", "NoExamples 7:1 there is no example", "LongInstructions 7:1 the instructions have 503 lines",
 				`MissingHelperFiles 7:1 there is no file "a.md"`, `MissingHelperFiles 7:1 there is no file "c.png"`, `MissingHelperFiles 7:1 "../o/x.md" is outside`,
 				`MissingHelperFiles 8:1 there is no file "scripts/run.py"`, `MissingHelperFiles 8:1 there is no file "references/r.md"`, `MissingHelperFiles 8:1 there is no file "helper.py"`,
+				`MissingHelperFiles 9:1 there is no file "bare.py"`, `MissingHelperFiles 9:1 there is no file "own.sh"`,
 				"OddFile 0:0 it cannot be read: a symbolic link leads out", "OddFile 0:0 it is an archive",
 			},
 		},
@@ -80,8 +81,11 @@ func TestValidate(t *testing.T) {
 func TestValidateCollection(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree(t, dir, map[string]string{"a/SKILL.md": text("a"), "b/c/SKILL.md": text("wrong"), "README.md": "", "d/SKILL.md": "none"})
+	tree(t, dir, map[string]string{"a/SKILL.md": text("a"), "b/c/SKILL.md": text("wrong"), "README.md": "", "d/SKILL.md": "none", "e/f/run.py": "", "e/notes.md": ""})
 	r := skill.Validate(dir)
+	if want := filepath.Join(dir, "e") + ": there is no SKILL.md in this folder or below; it is no skill"; len(r.Warnings) == 0 || r.Warnings[0].String() != want {
+		t.Errorf("the warnings are %v, want the first to be %s", r.Warnings, want)
+	}
 	var got []string
 	for _, e := range r.Errors {
 		got = append(got, strings.TrimPrefix(e.String(), dir+"/"))
