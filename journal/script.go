@@ -19,9 +19,6 @@ import (
 // errCut ends an execution at the record at which the replayed process ended.
 var errCut = errors.New("the recorded process ended here")
 
-// errLate is for what an attempt whose time was up did not write any more.
-var errLate = errors.New("the recorded attempt had ended before that")
-
 // script is the course of a replay: each writer waits until its record is due.
 type script struct {
 	recs  []runlog.Record
@@ -34,14 +31,20 @@ type script struct {
 	end      int // of the epoch
 	lost     int // those who wait for something that the epoch has no record of
 	cutting  bool
-	awaited  map[lane]bool     // answers, since the epoch began
-	rests    bool              // the workflow waits for an answer as a whole
-	limits   map[string]func() // how to end the attempts that have a limit, by the paths of their tasks
-	missing  map[string]int    // how many wait for what the epoch has no record of, by path
+	awaited  map[lane]bool    // answers, since the epoch began
+	rests    bool             // the workflow waits for an answer as a whole
+	limits   map[string]limit // of the attempts that have one, by the paths of their tasks
+	missing  map[string]int   // how many wait for what the epoch has no record of, by path
 	cut      context.CancelCauseFunc
 	moved    chan struct{} // closed at any change
 	hash     runlog.FrameHash
 	diverged *Divergence
+}
+
+// limit is that of an attempt.
+type limit struct {
+	cut   func() // ends the attempt
+	cause error  // with which it ends
 }
 
 // lane identifies records that differ only in their order.
@@ -52,7 +55,7 @@ type lane struct {
 }
 
 func newScript() *script {
-	return &script{lanes: map[lane][]int{}, taken: map[lane]taken{}, paths: map[string]bool{}, moved: make(chan struct{}), limits: map[string]func(){}, missing: map[string]int{}}
+	return &script{lanes: map[lane][]int{}, taken: map[lane]taken{}, paths: map[string]bool{}, moved: make(chan struct{}), limits: map[string]limit{}, missing: map[string]int{}}
 }
 
 // laneOf returns the lane of a record.
@@ -203,7 +206,7 @@ func (s *script) check() {
 	case runlog.KindTaskFailed:
 		var d runlog.TaskFailed
 		r := &s.recs[s.cursor]
-		if cut := s.limits[r.Path]; cut != nil && (s.misses(r.Path) || json.Unmarshal(r.Data, &d) == nil && d.Late) {
+		if cut := s.limits[r.Path].cut; cut != nil && (s.misses(r.Path) || json.Unmarshal(r.Data, &d) == nil && d.Late) {
 			cut()
 		}
 	case runlog.KindEvent:
@@ -362,7 +365,7 @@ func (s *script) timeout(ctx context.Context, path string, _ time.Duration, caus
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.limits[path] = func() { cancel(cause) }
+	s.limits[path] = limit{func() { cancel(cause) }, cause}
 	s.change()
 	return ctx, func() {
 		s.mu.Lock()
@@ -489,15 +492,15 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 		if s.cutting {
 			return 0, errCut
 		}
-		if turn && s.ends(l.path) {
-			return 0, errLate
+		if late := s.over(l.path); turn && late != nil {
+			return 0, late
 		}
 		if i >= 0 && i < s.end && !turn {
 			return i, nil
 		}
 		known := i >= 0 && i < s.end && !s.failsBefore(l, i) // otherwise it is for a later attempt
 		due := &s.recs[s.cursor]
-		late := due.Kind == runlog.KindTaskFailed && s.limits[l.path] != nil               // its time was up before that
+		late := due.Kind == runlog.KindTaskFailed && s.limits[l.path].cut != nil           // its time was up before that
 		if i < 0 && due.Path == l.path && !late && !beside(due) && (turn || !s.begun(l)) { // its task is here and does something else
 			return 0, s.differ(l.path, fmt.Sprintf("it comes to %s, which is not in the record", l), &runlog.Record{Kind: l.kind, Path: l.path})
 		}
@@ -507,10 +510,13 @@ func (s *script) await(ctx context.Context, l lane, turn bool) (int, error) {
 	}
 }
 
-// ends reports whether the record that is due is the failure of an attempt with a limit that a path is of or in: what has not been written is not part of it.
-func (s *script) ends(path string) bool {
+// over returns with what an attempt with a limit ends, if a path is in it and the record that is due is its failure: nothing more of it was written.
+func (s *script) over(path string) error {
 	due := &s.recs[s.cursor]
-	return due.Kind == runlog.KindTaskFailed && s.limits[due.Path] != nil && within(path+"/", map[string]bool{due.Path: true})
+	if due.Kind != runlog.KindTaskFailed || !strings.HasPrefix(path+"/", due.Path+"/") {
+		return nil
+	}
+	return s.limits[due.Path].cause
 }
 
 // begun reports whether an effect has been announced, and has no outcome since: with others at the same path, it may have been lost in a crash. It may

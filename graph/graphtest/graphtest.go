@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"runtime"
@@ -34,8 +35,8 @@ type Options struct {
 // KillEverywhere runs a graph without a store, and then with one: killed at each of its appends,
 // before and after the store took it, and under random schedules with up to three kills each. Each
 // run is resumed to its end. The test fails if the run without a store fails, and at the first that ends
-// in another state, with an error, or that does an effect of graph.Do or graph.Once again
-// after it was recorded. Nodes without such effects are named in the log of the test: what they do
+// in another state, with an error, that does an effect of graph.Do or graph.Once again
+// after it was recorded, or that passes a question without an answer. Nodes without such effects are named in the log of the test: what they do
 // outside of their state is not seen. The state encodes as JSON, and nodes depend on it alone.
 //
 // A run that asks whether an effect of graph.Once happened has done right, and is left there.
@@ -166,9 +167,9 @@ func (k *killing[S, U]) run(t testing.TB, store *dying, o *graph.RunOptions) out
 // check compares a run with the first, and looks for effects that were done again.
 func (k *killing[S, U]) check(t testing.TB, what string, store *dying, got outcome) {
 	t.Helper()
-	done := map[string]bool{}
+	done, asks := map[string]bool{}, map[string]map[string]string{} // questions without an answer, by path and key
 	for r, err := range runlog.Records(t.Context(), store.Store, "run", 0) {
-		var d struct{ Key, Kind, Error string }
+		var d struct{ Key, Kind, Error, Text string }
 		if err != nil || json.Unmarshal(r.Data, &d) != nil {
 			t.Fatalf("graphtest: %s: record %d: %v", what, r.Seq, err)
 		}
@@ -178,6 +179,17 @@ func (k *killing[S, U]) check(t testing.TB, what string, store *dying, got outco
 				return
 			}
 			done[id] = r.Kind == runlog.KindSettled && d.Error == ""
+		}
+		switch {
+		case r.Kind == runlog.KindAsked && asks[r.Path] == nil:
+			asks[r.Path] = map[string]string{d.Key: d.Text}
+		case r.Kind == runlog.KindAsked:
+			asks[r.Path][d.Key] = d.Text
+		case r.Kind == runlog.KindAnswered:
+			delete(asks[r.Path], d.Key)
+		case r.Kind == runlog.KindTaskDone && d.Error == "" && len(asks[r.Path]) > 0:
+			t.Errorf("graphtest: %s: %s is done, and has no answer to %q; return the error of graph.Ask", what, r.Path, slices.Sorted(maps.Values(asks[r.Path]))[0])
+			return
 		}
 	}
 	switch {

@@ -2,6 +2,7 @@ package graphtest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,8 +11,12 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/graphtest"
+	"github.com/superstep-dev/superstep/journal"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/runlog"
 )
 
@@ -129,5 +134,82 @@ func TestKillEverywhere(t *testing.T) {
 		if notes := strings.Join(h.notes, "\n"); name == "fine" && (!strings.Contains(notes, "are seen in: b, c") || !strings.Contains(notes, "40 schedules of seed 1")) {
 			t.Errorf("notes %q", notes)
 		}
+	}
+}
+
+// A graph that takes another key where one is used twice, and that asks again where its question was dropped, is right only because the engine
+// says so. Without that, KillEverywhere finds what is wrong: each of these is a mutant of the sabotage suite.
+func TestKillEverywhereFindsWhatTheEngineRefuses(t *testing.T) {
+	say := func(word string) func(context.Context, string) (string, error) {
+		return func(context.Context, string) (string, error) { return word, nil }
+	}
+	echo := &scripted.Model{Answer: func(r *model.Request) scripted.Turn { return scripted.Say(r.Messages[len(r.Messages)-1].Text()) }}
+	words := func(out ...string) state { return state{Counts: map[string]int{"n": 6}, Words: out} }
+	for name, run := range map[string]func(ctx context.Context, task *graph.Task) (state, error){
+		"effects": func(ctx context.Context, _ *graph.Task) (state, error) {
+			x, err := graph.Do(ctx, "download", say("x"))
+			if err != nil {
+				return state{}, err
+			}
+			y, err := graph.Do(ctx, "download", say("y"))
+			if errors.As(err, new(*journal.UsedError)) {
+				y, err = graph.Do(ctx, "download/2", say("y"))
+			}
+			return words(x, y), err
+		},
+		"questions": func(ctx context.Context, _ *graph.Task) (state, error) {
+			q := graph.Question{Key: "delete", Text: "Delete tmp?"}
+			if _, err := graph.Ask[string](ctx, q); err != nil {
+				return state{}, err
+			}
+			q.Text = "Delete prod?"
+			prod, err := graph.Ask[string](ctx, q)
+			if errors.As(err, new(*journal.UsedError)) {
+				q.Key = "prod"
+				prod, err = graph.Ask[string](ctx, q)
+			}
+			if err == nil && prod != "prod: no" {
+				err = fmt.Errorf("prod is deleted: %s", prod)
+			}
+			return words(prod), err
+		},
+		"agents": func(ctx context.Context, task *graph.Task) (state, error) {
+			var out []string
+			for _, prompt := range []string{"Lyon", "Rome"} {
+				a := &agent.Agent{Name: "geo", Prompt: "Say a city.", Model: echo}
+				got, err := a.Run(ctx, task.Scope(), &agent.Work{Prompt: prompt})
+				if errors.As(err, new(*journal.UsedError)) {
+					got, err = a.Run(ctx, task.Scope(), &agent.Work{Key: prompt, Prompt: prompt})
+				}
+				if err != nil {
+					return state{}, err
+				}
+				out = append(out, got.Text)
+			}
+			return words(out...), nil
+		},
+		"a gate": func(ctx context.Context, task *graph.Task) (state, error) {
+			got, err := graph.Ask[string](ctx, graph.Question{Text: "Go?"})
+			if err != nil && task.Attempt() == 1 {
+				got, err = "go: yes", nil
+			}
+			return words(got), err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := graph.New("g", sum)
+			g.AddNode(graph.Node[state, state]{Name: "n", Retry: &graph.Retry{Attempts: 2, Backoff: -1}, Run: func(ctx context.Context, task *graph.Task, _ state) (state, error) {
+				return run(ctx, task)
+			}})
+			g.Edge(graph.Start, "n")
+			g.Edge("n", graph.End)
+			f, err := g.Compile()
+			if err != nil {
+				t.Fatal(err)
+			}
+			graphtest.KillEverywhere(t, f, state{}, &graphtest.Options{Seed: 1, Schedules: 20, Answer: func(q runlog.Question) any {
+				return map[string]string{"Delete tmp?": "tmp: yes", "Delete prod?": "prod: no", "Go?": "go: yes"}[q.Text]
+			}})
+		})
 	}
 }

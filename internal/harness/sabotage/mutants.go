@@ -9,6 +9,7 @@ const (
 	ofSqlite  test = "./runlog/sqlite"
 	onSqlite  test = "./internal/crash -run ^TestCrashOfWorker$/^sqlite$"
 	raceOn    test = "./internal/crash -run ^TestCrashRace$/^sqlite$"
+	ofGraphs  test = "./graph/graphtest"
 	ofJournal test = "./journal ./runlog ./runlog/runlogtest"
 	ofStop    test = "./internal/crash -run ^TestCrash(OfStop|Frames)$"
 	ofFile    test = "./runlog/file"
@@ -25,7 +26,25 @@ const (
 )
 
 func mutants() []mutant {
-	return slices.Concat(engineMutants(), frameMutants(), sqliteMutants(), fileMutants(), postgresMutants(), redisMutants())
+	return slices.Concat(engineMutants(), keyMutants(), frameMutants(), sqliteMutants(), fileMutants(), postgresMutants(), redisMutants())
+}
+
+// keyMutants are without what keeps effects, questions and agents of one task apart. graphtest has to notice it in the graphs of users.
+func keyMutants() []mutant {
+	twice := func(name, kinds string) mutant {
+		return mutant{"keys: " + name, "journal/uses.go", "s.again {\n\t\treturn nil\n", "s.again || " + kinds + " {\n\t\treturn nil\n", []test{ofGraphs}}
+	}
+	return []mutant{
+		twice("an effect takes its own", `kind == "effect"`),
+		twice("a question takes its own", `kind == "question"`),
+		twice("an agent takes its own", `kind == "agent" || kind == "turn"`),
+		{"questions: a node that drops one has not passed it", "journal/uses.go", "		} else if err == nil {\n", "		} else if err == nil && text == \"\" {\n", []test{ofGraphs}},
+		{"questions: an answer is taken for what was asked", "journal/question.go", "		if err := s.unlike(q); err != nil {\n", "		if err := error(nil); err != nil {\n", []test{"./graph"}},
+		{"graphtest: a reducer that writes into what it is given is found", "graph/graphtest/graphtest.go", "!bytes.Equal(was, now) {", "!bytes.Equal(was, now) && was == nil {", []test{ofGraphs}},
+		{"graphtest: reducers are looked at", "graph/graphtest/graphtest.go", "	Reducers(t, flow, state)\n", "", []test{ofGraphs}},
+		{"replay: an attempt whose time was up writes nothing more", "journal/script.go", "turn && late != nil {\n", "turn && late != nil && l.path == \"\" {\n", []test{"./internal/compile -run ^TestLate"}},
+		{"containers: what has ended when the time is up is kept", "internal/compile/containers.go", "		if w.late(ctx) {\n\t\t\tg = w.itemsBy", "		if w.late(ctx) && ended == nil {\n\t\t\tg = w.itemsBy", []test{"./internal/compile -run ^TestLate"}},
+	}
 }
 
 // engineMutants are without what every store relies on above it.
