@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -225,6 +226,7 @@ type run struct {
 	unasked map[string]bool // the calls of this turn that the Gate let happen without a question, by their keys
 	unfit   map[string]int  // in how many turns on end the arguments for a tool did not fit
 	again   int             // how often it was asked for something that fits its Schema
+	empty   int             // how often in a row it has ended without an answer
 	warned  bool            // it was told to wrap up
 	window  int             // tokens, 0 if nobody knows
 	used    int             // tokens of the window, about
@@ -440,8 +442,9 @@ func (r *run) turn(ctx context.Context) (done bool, err error) {
 	case resp.Stop == mail.StopInterrupted:
 		return r.whatNow(ctx)
 	case len(calls) == 0:
-		return r.said(resp)
+		return r.said(ctx, n, resp)
 	}
+	r.empty = 0
 	results, err := r.callAll(ctx, n, 0, calls)
 	if err != nil {
 		return false, err
@@ -520,8 +523,17 @@ func (r *run) converse(ctx context.Context, n int, hint string) (*model.Response
 	}
 }
 
-// said handles a turn without calls: it ends the agent, unless a result is still required.
-func (r *run) said(resp *model.Response) (done bool, err error) {
+// mostEmpty is how often an agent is asked again in a row when it ends without a text.
+const mostEmpty = 2
+
+// said handles a turn without calls: it ends the agent, unless a result is still required. One that says nothing is no answer.
+func (r *run) said(ctx context.Context, n int, resp *model.Response) (done bool, err error) {
+	cut := resp.Stop == model.StopLength || resp.Stop == model.StopFilter
+	if r.Finish != "" || r.Schema != nil || cut || strings.TrimSpace(resp.Message.Text()) != "" {
+		r.empty = 0
+	} else if again, err := r.saidNothing(ctx, n); again || err != nil {
+		return false, err
+	}
 	switch {
 	case r.Finish != "":
 		r.add(model.UserText(fmt.Sprintf("Call the tool %s with your result to finish.", r.Finish)))
@@ -531,10 +543,30 @@ func (r *run) said(resp *model.Response) (done bool, err error) {
 			return false, err
 		}
 	}
-	r.out.Stop = StopSaid
-	if resp.Stop == model.StopLength || resp.Stop == model.StopFilter {
+	if r.out.Stop = StopSaid; cut {
 		r.out.Stop = StopCut
 	}
+	return true, nil
+}
+
+// saidNothing asks for an answer in place of an empty one, and reports whether it did. Older logs took an empty turn for an answer. In a chat the user can
+// ask, too.
+func (r *run) saidNothing(ctx context.Context, n int) (again bool, err error) {
+	key := turnKey(r.prefix, n) + "/empty"
+	if !r.scope.Does(key, true) {
+		return false, nil
+	}
+	if err := r.mark(ctx, key, "note", note{r.Model.Name() + " ended without an answer"}); err != nil {
+		return false, err
+	}
+	if r.empty++; r.empty > mostEmpty {
+		if r.empty = 0; r.work.Listens {
+			return false, nil
+		}
+		return false, fmt.Errorf("%s ended %d times without an answer or a call; try another model", r.Model.Name(), mostEmpty+1)
+	}
+	r.turns++ // asking again is no turn of its own
+	r.add(model.UserText("You ended your turn without an answer. Give your answer now, or call a tool."))
 	return true, nil
 }
 

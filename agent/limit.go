@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	effects "github.com/superstep-dev/superstep/internal/cut"
 	"github.com/superstep-dev/superstep/internal/pregel"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
@@ -28,6 +29,8 @@ type RateLimits interface {
 }
 
 const (
+	mostBreaks = 3                // of one turn
+	firstBreak = 2 * time.Second  // the wait behind the first, then twice as long each time
 	mostPauses = 20               // of one turn
 	firstPause = 10 * time.Second // where the provider does not say for how long; then twice as long each time
 	longPause  = 10 * time.Minute
@@ -48,6 +51,7 @@ const (
 	limited    turnKind = "rate limited: "               // the provider would not begin it yet
 	tooLong    turnKind = "conversation too long: "      // the provider would not begin it
 	unreadable turnKind = "answer that cannot be used: " // the model has got something wrong, such as a call whose arguments are no JSON
+	brokeOff   turnKind = effects.BrokeOff               // the provider had begun it, and it is asked for again
 )
 
 func (e *turnError) Error() string { return string(e.kind) + e.err.Error() }
@@ -55,7 +59,7 @@ func (e *turnError) Error() string { return string(e.kind) + e.err.Error() }
 func (e *turnError) Unwrap() error { return e.err }
 
 // Refused reports whether nothing was used.
-func (e *turnError) Refused() bool { return e.kind != unreadable }
+func (e *turnError) Refused() bool { return e.kind == limited || e.kind == tooLong }
 
 // is reports whether a turn failed in that way.
 func (k turnKind) is(err error) bool {
@@ -94,8 +98,8 @@ func (r *run) retell(ctx context.Context, turn string) (told int, err error) {
 	return told - 1, err
 }
 
-// classify sorts the failures of a model by what the agent can do about them.
-func (r *run) classify(err error) error {
+// classify sorts the failures of a model by what the agent can do about them. Breaks is how often the turn has broken off before.
+func (r *run) classify(err error, breaks int) error {
 	var fail *model.Error
 	if !errors.As(err, &fail) {
 		return err
@@ -111,34 +115,68 @@ func (r *run) classify(err error) error {
 	limits := fail.Status == http.StatusTooManyRequests || fail.Status == overloaded || strings.Contains(code, "rate_limit") ||
 		strings.Contains(code, "overloaded") || strings.Contains(code, "exhausted") ||
 		fail.Status == http.StatusServiceUnavailable && fail.RetryAfter > 0
-	if r.Clock == nil || !limits || !fail.Temporary && fail.RetryAfter <= 0 || fail.RetryAfter > lastPause {
-		return err
+	if r.Clock != nil && limits && (fail.Temporary || fail.RetryAfter > 0) && fail.RetryAfter <= lastPause {
+		return &turnError{limited, err, fail.RetryAfter}
 	}
-	return &turnError{limited, err, fail.RetryAfter}
+	// Before the first token the provider's client has tried again, but for a provider that said nothing.
+	if begun := errors.As(err, new(*cutError)) || fail.Code == model.CodeIdle; begun && fail.Temporary && breaks < mostBreaks {
+		return &turnError{kind: brokeOff, err: err}
+	}
+	return err
 }
+
+// pauses are how often a turn has waited for a rate limit, and been asked for again since it broke off.
+type pauses struct{ limits, breaks int }
 
 func pauseKey(turn string, n int) string { return fmt.Sprintf("%s/wait-%d", turn, n) }
 
-// rest waits for the remainder of the last recorded pause before the turn, and returns the number of pauses.
-func (r *run) rest(ctx context.Context, turn string) (int, error) {
-	n := 0
-	for ; ; n++ {
-		if _, begun := r.scope.Done(pauseKey(turn, n+1)); !begun {
-			break
-		}
+func breakKey(turn string, n int) string { return fmt.Sprintf("%s/again-%d", turn, n) }
+
+// rest waits for the remainder of the last recorded pauses before the turn, and returns their numbers.
+func (r *run) rest(ctx context.Context, turn string) (had pauses, err error) {
+	begun := func(key string) bool { _, done := r.scope.Done(key); return done }
+	for ; begun(pauseKey(turn, had.limits+1)); had.limits++ {
 	}
-	if n == 0 {
-		return 0, nil
+	for ; begun(breakKey(turn, had.breaks+1)); had.breaks++ {
 	}
-	return n, r.wait(ctx, turn, n, 0)
+	if had.limits > 0 {
+		err = r.wait(ctx, turn, had.limits, 0)
+	}
+	if had.breaks > 0 && err == nil {
+		err = r.afterBreak(ctx, turn, had.breaks, "")
+	}
+	return had, err
 }
 
-// pause waits for a rate limit to pass, and reports whether to retry the turn. The length is recorded when the pause begins: a resumed run waits only
-// for the remainder.
-func (r *run) pause(ctx context.Context, turn string, n int, err error) (again bool, _ error) {
+// afterBreak waits before a turn that has broken off is asked for again.
+func (r *run) afterBreak(ctx context.Context, turn string, n int, why string) error {
+	key := breakKey(turn, n)
+	if err := r.mark(ctx, key+"/note", "note", note{"the answer broke off and is asked for again: " + why}); err != nil || r.Clock == nil {
+		return err
+	}
+	until, err := r.until(ctx, key, why, firstBreak<<(n-1))
+	if err != nil {
+		return err
+	}
+	return r.sleep(ctx, until)
+}
+
+// pause waits until a turn that has failed can be asked for again, and reports whether it can. The length is recorded when the pause begins: a resumed run
+// waits only for the remainder.
+func (r *run) pause(ctx context.Context, turn string, had *pauses, err error) (again bool, _ error) {
+	if brokeOff.is(err) {
+		had.breaks++
+		why := err
+		if e, ok := errors.AsType[*turnError](err); ok {
+			why = e.err
+		}
+		return true, r.afterBreak(ctx, turn, had.breaks, strings.TrimSuffix(strings.TrimPrefix(why.Error(), string(brokeOff)), "; try again"))
+	}
+	n := had.limits + 1
 	if !limited.is(err) || n > mostPauses {
 		return false, nil
 	}
+	had.limits = n
 	after := min(firstPause<<min(n-1, 10), longPause)
 	var e *turnError
 	if errors.As(err, &e) && e.after > 0 {
@@ -174,19 +212,26 @@ func (r *run) obey(ctx context.Context, turn string, n int) (waited bool, _ erro
 // wait is one pause, from now if it is not recorded.
 func (r *run) wait(ctx context.Context, turn string, n int, after time.Duration) error {
 	key := pauseKey(turn, n)
-	provider, _, _ := strings.Cut(r.Model.Name(), "/")
-	e := &journal.Effect{Key: key, Kind: "timer", Name: provider}
-	until, err := journal.Do(ctx, r.scope, e, func(context.Context, string) (time.Time, error) {
-		return r.Clock.Now().Add(after).UTC().Round(0), nil
-	})
+	until, err := r.until(ctx, key, "", after)
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("rate limited by %s until %s UTC", provider, until.Format("15:04:05"))
+	text := fmt.Sprintf("rate limited by %s until %s UTC", r.provider(), until.Format("15:04:05"))
 	if err := r.mark(ctx, key+"/note", "note", note{text}); err != nil {
 		return err
 	}
 	return r.sleep(ctx, until)
+}
+
+func (r *run) provider() string {
+	provider, _, _ := strings.Cut(r.Model.Name(), "/")
+	return provider
+}
+
+// until returns the recorded end of a wait, which is so long from now if it is not recorded.
+func (r *run) until(ctx context.Context, key, why string, after time.Duration) (time.Time, error) {
+	e := &journal.Effect{Key: key, Kind: "timer", Name: r.provider(), Input: why}
+	return journal.Do(ctx, r.scope, e, func(context.Context, string) (time.Time, error) { return r.Clock.Now().Add(after).UTC().Round(0), nil })
 }
 
 func (r *run) sleep(ctx context.Context, until time.Time) error {

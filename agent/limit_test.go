@@ -31,6 +31,8 @@ func lines(next ...any) *scripted.Model {
 			t.Parts = []model.Part{v}
 		case string:
 			t = scripted.Say(v)
+		case scripted.Turn:
+			t = v
 		}
 		m.Turns = append(m.Turns, t)
 	}
@@ -139,13 +141,23 @@ func TestRateLimitResumes(t *testing.T) {
 }
 
 func TestCrashInRateLimit(t *testing.T) {
+	hour := busy(429, "", time.Hour, true)
+	crashesIn(t, call("look", "a"), hour, hour, "ok")
+}
+
+func TestCrashInBreak(t *testing.T) {
+	half := breaks("half")
+	crashesIn(t, call("look", "a"), half, half, "ok")
+}
+
+// crashesIn runs an agent that dies at each append, whose model has trouble twice in its second turn.
+func crashesIn(t *testing.T, hour ...any) {
 	for n, ended := 0, false; !ended; n++ {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("append %d, after %v", n, after), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := &bench{}
 					limits := 0
-					hour := []any{call("look", "a"), busy(429, "", time.Hour, true), busy(429, "", time.Hour, true), "ok"} // in which the provider is busy
 					a := &agent.Agent{Name: "tester", Model: lines(hour...), Tools: b.tools(t), Clock: clock()}
 					store := runlogtest.NewMortal()
 					store.DieAt(n, after)
@@ -182,6 +194,118 @@ func TestCrashInRateLimit(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// breaks returns a turn that breaks off after a text.
+func breaks(text string) scripted.Turn {
+	t := scripted.Say(text)
+	t.Err = busy(0, model.CodeTruncated, 0, true)
+	return t
+}
+
+// A turn that breaks off after its first token is asked for again, three times, as if it had said nothing; what it used counts.
+func TestBreaks(t *testing.T) {
+	silent := scripted.Fail(busy(0, model.CodeIdle, 0, true))
+	final := scripted.Say("half")
+	final.Err = busy(0, "server_error", 0, false)
+	half, thought := breaks("half"), scripted.Think("let me see")
+	thought.Err = half.Err
+	for _, tc := range []struct {
+		name   string
+		next   []any
+		clock  bool
+		waited time.Duration
+		err    string
+	}{
+		{"once", []any{half}, true, 2 * time.Second, ""},
+		{"in a thought", []any{thought}, true, 2 * time.Second, ""},
+		{"silence", []any{silent, silent}, true, 6 * time.Second, ""},
+		{"three times", []any{half, half, half}, true, 14 * time.Second, ""},
+		{"four times", []any{half, half, half, half}, true, 14 * time.Second, "slow down"},
+		{"and a limit between", []any{half, busy(429, "", time.Minute, true), half, half}, true, time.Minute + 14*time.Second, ""},
+		{"without a clock", []any{half, half, half}, false, 0, ""},
+		{"for good", []any{final}, true, 0, "slow down"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := lines(tc.next...)
+				a := &agent.Agent{Name: "tester", Model: m}
+				if tc.clock {
+					a.Clock = clock()
+				}
+				store := runlogtest.NewMortal()
+				j := openJournal(t, store, true)
+				start := time.Now()
+				out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{Prompt: "go"})
+				if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+					t.Fatal(err)
+				}
+				if got := time.Since(start); got != tc.waited {
+					t.Errorf("waited %v, want %v", got, tc.waited)
+				}
+				if tc.err == "" {
+					sent := m.Requests()
+					if first, last := sent[0].Messages, sent[len(sent)-1].Messages; out.Text != "ok" || cmp.Diff(first, last) != "" {
+						t.Errorf("%+v; first asked %+v, and last %+v", out, first, last)
+					}
+					_, events := asked(t, store)
+					if notes := strings.Count(strings.Join(events, "\n"), "the answer broke off and is asked for again: acme/m1"); notes != len(sent)-1-strings.Count(strings.Join(events, "\n"), "rate limited") {
+						t.Errorf("noted %q", events)
+					}
+				}
+				broke := 0
+				for _, v := range tc.next {
+					if turn, is := v.(scripted.Turn); is && len(turn.Parts) > 0 {
+						broke++
+					}
+				}
+				if spent := j.Spent(); tc.err == "" && (int(spent.Turns) < broke+1 || broke > 0 && spent.Tokens == 0) {
+					t.Errorf("spent %+v", spent)
+				}
+				if err := j.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// An agent that ends without a word is asked again, twice; then it fails, and what it said before is no answer.
+func TestEmptyAnswers(t *testing.T) {
+	t.Parallel()
+	nothing := scripted.Think("hm")
+	for _, tc := range []struct {
+		name  string
+		chat  bool
+		next  []any
+		turns int
+		text  string
+		err   string
+	}{
+		{"once", false, []any{scripted.Say("let me look").And(scripted.Call("look", `{"at":"a"}`)), nothing, "fine"}, 3, "fine", ""},
+		{"twice", false, []any{nothing, scripted.Say(" \n"), "fine"}, 3, "fine", ""},
+		{"thrice", false, []any{scripted.Say("let me look").And(scripted.Call("look", `{"at":"a"}`)), nothing, nothing, nothing}, 4, "", "acme/m1 ended 3 times without an answer"},
+		{"between calls", false, []any{nothing, nothing, call("look", "a"), nothing, nothing, "fine"}, 6, "fine", ""},
+		{"in a chat", true, []any{nothing, nothing, nothing}, 3, "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			m := lines(tc.next...)
+			a := &agent.Agent{Name: "tester", Model: m, Tools: (&bench{}).tools(t)}
+			store := runlogtest.NewMortal()
+			j := openJournal(t, store, true)
+			out, err := a.Run(t.Context(), j.Scope("task"), &agent.Work{Prompt: "go", Listens: tc.chat})
+			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Fatal(err)
+			}
+			if err == nil && out.Text != tc.text || len(m.Requests()) != tc.turns {
+				t.Errorf("%d turns, and %+v", len(m.Requests()), out)
+			}
+			if err := j.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -145,6 +145,11 @@ func (r *run) breaks(said model.Response) error {
 	return &brokenError{mail.ErrInterrupted, said, r.by()}
 }
 
+// reckon completes the usage of a turn that did not end, whose provider may not have told it.
+func (r *run) reckon(said *model.Response, req *model.Request) {
+	said.Usage.In, said.Usage.Out = cmp.Or(said.Usage.In, r.tokens(req)), max(said.Usage.Out, size(said.Message)/bytesPerToken)
+}
+
 // whatNow ends a turn that a user broke off: the agent continues with what the user has said meanwhile, or else is told now, or ends.
 func (r *run) whatNow(ctx context.Context) (done bool, err error) {
 	r.turns = max(r.turns, r.out.Turns+1)
@@ -227,7 +232,7 @@ func (r *run) retrying(attempt int, failed *model.Error, wait time.Duration) {
 		return
 	}
 	e := retry{Attempt: attempt, Until: r.Clock.Now().Add(wait).UTC(), Error: failed.Error()}
-	if limited.is(r.classify(failed)) {
+	if limited.is(r.classify(failed, 0)) {
 		e.Limited, _, _ = strings.Cut(r.Model.Name(), "/")
 	}
 	r.scope.Live("model.retry", e)
@@ -256,15 +261,16 @@ func (r *run) ask(ctx, turn context.Context, key string, asked *model.Request, h
 		Hint: hint, Cost: r.estimate(req), Spent: r.spent,
 	}
 	r.broke = turn.Done()
-	waited, err := r.rest(ctx, key)
+	had, err := r.rest(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	for ; ; waited++ {
+	for {
 		if !broken(turn) {
-			if known, err := r.obey(ctx, key, waited+1); err != nil {
+			if known, err := r.obey(ctx, key, had.limits+1); err != nil {
 				return nil, err
 			} else if known {
+				had.limits++
 				continue
 			}
 		}
@@ -300,22 +306,22 @@ func (r *run) ask(ctx, turn context.Context, key string, asked *model.Request, h
 				})
 			})
 			if sofar.flush(); err != nil && broken(turn) {
-				known, text := &sofar.said.Usage, sofar.said.Message.Text()
-				known.In, known.Out = cmp.Or(known.In, r.tokens(req)), max(known.Out, len(text)/bytesPerToken)
+				r.reckon(&sofar.said, req)
 				return nil, r.breaks(sofar.said)
 			}
 			if err != nil && sofar.count > 0 {
+				r.reckon(&sofar.said, req)
 				err = &cutError{err, sofar.said}
 			}
 			if resp != nil {
 				resp.Origin, resp.Retries, resp.Trouble = origin, retries, trouble
 			}
-			return resp, r.classify(err)
+			return resp, r.classify(err, had.breaks)
 		})
 		if err == nil || ctx.Err() != nil {
 			return resp, err
 		}
-		if again, werr := r.pause(ctx, key, waited+1, err); werr != nil {
+		if again, werr := r.pause(ctx, key, &had, err); werr != nil {
 			return nil, werr
 		} else if !again {
 			return nil, err

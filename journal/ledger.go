@@ -191,8 +191,8 @@ func (j *Journal) reserve(path string, e *Effect) (release func(), err error) {
 	}, nil
 }
 
-// cost returns the actual cost of an effect that has ended. A failed effect counts too, but the usage of its model is not known. If its error has a
-// method Refused that returns true, the effect was refused before it began and cost nothing.
+// cost returns the actual cost of an effect that has ended. A failed effect costs what there was of its output, as far as its error has that, see partial.
+// If its error has a method Refused that returns true, the effect was refused before it began and cost nothing.
 func (e *Effect) cost(out []byte, err error) *runlog.Amount {
 	var refused interface {
 		error
@@ -203,6 +203,8 @@ func (e *Effect) cost(out []byte, err error) *runlog.Amount {
 		return e.recorded.Spent
 	case errors.As(err, &refused) && refused.Refused():
 		return nil
+	case err != nil && e.Spent != nil && partial(err) != nil:
+		return some(e.Spent(partial(err)))
 	case err != nil:
 		return some(runlog.Amount{Turns: e.Cost.Turns, Calls: e.Cost.Calls, Agents: e.Cost.Agents})
 	case e.Spent != nil:

@@ -162,8 +162,12 @@ func (s *summing) note(v *recovered, r *runlog.Record, data any, counted bool) {
 		var until time.Time
 		if d.Kind == "timer" && json.Unmarshal(d.Output, &until) == nil && until.After(r.Time.Add(time.Second)) {
 			is = s.tops[task]
-			if is.retry, is.waits = until, summary.Date; strings.Contains(d.Key, "/wait-") {
+			is.retry, is.waits = until, summary.Date
+			switch {
+			case strings.Contains(d.Key, "/wait-"):
 				is.waits = summary.RateLimit
+			case strings.Contains(d.Key, "/again-"):
+				is.waits = summary.Retry
 			}
 			s.put(task, is, false)
 		}

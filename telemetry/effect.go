@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/superstep-dev/superstep/internal/cut"
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/internal/traceid"
 	"github.com/superstep-dev/superstep/internal/transcript"
@@ -70,8 +71,10 @@ func (f *fold) settled(r *runlog.Record, d *runlog.Settled) {
 	case d.Kind == "agent":
 		f.works(u, r, d)
 	case d.Kind == "timer":
-		if strings.Contains(d.Key, "/wait-") {
-			u.events = append(u.events, event{r.Time, "retry", []attribute.KeyValue{attribute.String(keyErrorType, "rate_limited")}})
+		for mark, why := range map[string]string{"/wait-": "rate_limited", "/again-": "broken_off"} {
+			if strings.Contains(d.Key, mark) {
+				u.events = append(u.events, event{r.Time, "retry", []attribute.KeyValue{attribute.String(keyErrorType, why)}})
+			}
 		}
 	case d.Kind == "branch":
 		if v := f.exec.units[r.Path+"/"+strings.TrimPrefix(d.Key, "branch/")]; v != nil {
@@ -284,7 +287,7 @@ func (f *fold) job(r *runlog.Record, d *runlog.Settled) {
 
 // modelCode returns a stable code for the failure of a turn. The text of the failure is not exported.
 func modelCode(text string) string {
-	for prefix, code := range map[string]string{"rate limited: ": "rate_limited", "conversation too long: ": "context_length", "answer that cannot be used: ": "unreadable"} {
+	for prefix, code := range map[string]string{"rate limited: ": "rate_limited", "conversation too long: ": "context_length", "answer that cannot be used: ": "unreadable", cut.BrokeOff: "broken_off"} {
 		if strings.HasPrefix(text, prefix) {
 			return code
 		}

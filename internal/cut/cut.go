@@ -12,6 +12,9 @@ import (
 // effect has no outcome, so it is performed again. Its data is a runlog.Settled with Partial. No task may emit an event of that name.
 const Event = "effect.cut"
 
+// BrokeOff begins the error of a model turn that its provider broke off after the first token, and that is asked for again. What it said is discarded.
+const BrokeOff = "answer broke off: "
+
 // Of decodes a record of an interrupted effect. It returns nil for any other record.
 func Of(r *runlog.Record) *runlog.Settled {
 	if r.Kind != runlog.KindEvent || r.Seq == 0 || r.Path == "" || !bytes.HasPrefix(r.Data, []byte(`{"name":"`+Event+`"`)) {

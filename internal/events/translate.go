@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -235,8 +236,9 @@ func turn(key string) string {
 }
 
 func begun(d *runlog.Intended) []*Event {
+	_, timed := waits(d.Kind, d.Key)
 	switch {
-	case d.Kind == "agent" || transcript.Bookkeeping(d.Kind) || waits(d.Kind, d.Key) > 0: // said when it is settled, if at all
+	case d.Kind == "agent" || transcript.Bookkeeping(d.Kind) || timed > 0: // said when it is settled, if at all
 		return nil
 	case d.Kind == "model":
 		return one(turn(d.Key)+".started", effectBegun{Key: d.Key, Model: d.Name})
@@ -246,19 +248,19 @@ func begun(d *runlog.Intended) []*Event {
 	return one("effect.started", effectBegun{Key: d.Key, Kind: d.Kind, Name: d.Name})
 }
 
-// waits returns how often the turn of an agent was refused for going too fast if an effect is the wait for the next attempt,
-// else 0.
-func waits(kind, key string) int {
+// waits returns the turn of an agent and how often it was refused for going too fast, or broken off, if an effect is the wait for the next attempt.
+func waits(kind, key string) (turn string, n int) {
 	i := strings.LastIndexByte(key, '/')
-	n, is := strings.CutPrefix(key[i+1:], "wait-")
-	if kind != "timer" || i < 0 || !is {
-		return 0
+	if kind != "timer" || i < 0 {
+		return "", 0
 	}
-	times, err := strconv.Atoi(n)
-	if err != nil {
-		return 0
+	for _, prefix := range []string{"wait-", "again-"} {
+		if times, is := strings.CutPrefix(key[i+1:], prefix); is {
+			n, _ = strconv.Atoi(times)
+			return key[:i], max(0, n)
+		}
 	}
-	return max(0, times)
+	return "", 0
 }
 
 type agentStarted struct {
@@ -308,12 +310,12 @@ type effectDone struct {
 }
 
 func settled(d *runlog.Settled, t *transcript.Task) []*Event {
-	n := waits(d.Kind, d.Key)
+	turn, n := waits(d.Kind, d.Key)
 	switch {
 	case transcript.Bookkeeping(d.Kind):
 		return nil
 	case n > 0:
-		return one("task.retrying", failed{Key: strings.TrimSuffix(d.Key, "/wait-"+strconv.Itoa(n)), Attempt: n, Error: lastFailure(t), At: someTime(t.RetryAt)})
+		return one("task.retrying", failed{Key: turn, Attempt: n, Error: cmp.Or(t.Trouble, lastFailure(t)), At: someTime(t.RetryAt)})
 	case d.Kind == "agent":
 		var in struct {
 			Model, Effort, Prompt string

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/cut"
 	"github.com/superstep-dev/superstep/internal/mail"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/runlog"
@@ -68,11 +69,8 @@ func (r *Run) applyEffect(rec *runlog.Record) {
 	t := r.work(rec.Path, -1, rec.Time)
 	r.spend(t, &d)
 	switch {
-	case d.Kind == "timer": // a date is waited for, or a rate limit
-		if json.Unmarshal(d.Output, &t.RetryAt) == nil && strings.Contains(d.Key, "/wait-") {
-			t.Limit = Line(d.Name)
-			r.Retries++
-		}
+	case d.Kind == "timer":
+		r.waits(t, &d)
 	case d.Kind == "gate":
 		var rule struct {
 			Decision, Subject, Reason string
@@ -283,16 +281,32 @@ func (t *Task) AgentOf(key string) *Agent {
 	return t.use(Line(strings.TrimSuffix(key[:i], "/")))
 }
 
+// waits notes that a date is waited for, a rate limit, or the next attempt of a turn.
+func (r *Run) waits(t *Task, d *runlog.Settled) {
+	if json.Unmarshal(d.Output, &t.RetryAt) != nil {
+		return
+	}
+	switch {
+	case strings.Contains(d.Key, "/wait-"):
+		t.Limit = Line(d.Name)
+	case strings.Contains(d.Key, "/again-"):
+		t.Trouble = Line(Value(d.Input))
+	default:
+		return
+	}
+	r.Retries++
+}
+
 // settleTurn replaces the streamed text of a turn by the recorded one. An interrupted turn has no outcome.
 func (r *Run) settleTurn(t *Task, d *runlog.Settled, at time.Time, interrupted bool) {
 	t.Thinking, t.Summing = false, false
 	t.hush()
 	var resp model.Response
-	if interrupted || d.Error != "" {
-		if json.Unmarshal(d.Partial, &resp) == nil && !Summary(d.Key) {
+	if again := strings.HasPrefix(d.Error, cut.BrokeOff); interrupted || d.Error != "" {
+		if json.Unmarshal(d.Partial, &resp) == nil && !Summary(d.Key) && !again {
 			r.say(t, d, &resp.Message, true)
 		}
-		if !interrupted {
+		if !interrupted && !again { // of which a note tells
 			r.add(t, "", Part{Kind: Failure, Text: Clean(d.Error)})
 		}
 	} else if json.Unmarshal(d.Output, &resp) != nil {

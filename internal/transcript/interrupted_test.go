@@ -3,6 +3,7 @@ package transcript_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"sync/atomic"
@@ -200,5 +201,72 @@ func TestTurnOutOfTimeIsShown(t *testing.T) {
 	}
 	if report, err := engine.Replay(t.Context(), "r", &superstep.ReplayOptions{Wait: 3 * time.Second}); err != nil || report.Diverged != nil {
 		t.Error(report, err)
+	}
+}
+
+// A turn that breaks off and is asked for again shows what it waits for and why, and nothing of what it had said. A replay has all of it.
+func TestBrokenTurnIsShown(t *testing.T) {
+	t.Parallel()
+	half := scripted.Say("It is not")
+	half.Err = &model.Error{Provider: "acme", Model: "m1", Code: model.CodeTruncated, Temporary: true, Err: errors.New("the stream broke off")}
+	m := &scripted.Model{Turns: []scripted.Turn{half, half, scripted.Think("hm"), scripted.Say("It is so.")}}
+	var passed atomic.Int64
+	clock := &agent.Clock{Now: func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }, After: func(d time.Duration) <-chan time.Time {
+		passed.Add(int64(d))
+		return time.After(time.Millisecond)
+	}}
+	g := graph.New("one", func(s, u string) string { return s + u })
+	g.AddNode(graph.Node[string, string]{Name: "work", Run: func(ctx context.Context, task *graph.Task, _ string) (string, error) {
+		out, err := (&agent.Agent{Name: "helper", Model: m, Clock: clock}).Run(ctx, task.Scope(), &agent.Work{Prompt: "Look."})
+		if err != nil {
+			return "", err
+		}
+		return out.Text, nil
+	}})
+	g.Edge(graph.Start, "work")
+	g.Edge("work", graph.End)
+	flow, err := g.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := workflow.New("one", "One.", flow, func(struct{}) (string, error) { return "", nil }, func(s string) (string, error) { return s, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := superstep.New(runlog.NewMemory(nil), &superstep.Options{Workflows: []*workflow.Workflow{w}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	run, err := engine.Start(t.Context(), "one", struct{}{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run.Wait(t.Context()); err != nil || out.Err != nil || string(out.Output) != `"It is so."` {
+		t.Fatalf("got %+v, %v", out, err)
+	}
+	shown := &transcript.Run{}
+	var waits, said []string
+	for rec, err := range engine.Follow(t.Context(), run.ID(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown.Apply(rec)
+		if task := shown.Tasks; len(task) > 0 && !task[0].RetryAt.IsZero() {
+			waits = append(waits, task[0].Trouble)
+		}
+	}
+	for _, p := range shown.Tasks[0].Parts {
+		said = append(said, string(p.Kind)+": "+p.Text)
+	}
+	broke := "note: the answer broke off and is asked for again: acme/m1: the stream broke off"
+	if diff := cmp.Diff([]string{broke, broke, "reasoning: hm", "note: test/scripted ended without an answer", "text: It is so."}, said); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"acme/m1: the stream broke off", "acme/m1: the stream broke off"}, waits); diff != "" || shown.Retries != 2 {
+		t.Errorf("it waited %d times, for: %s", shown.Retries, diff)
+	}
+	if report, err := engine.Replay(t.Context(), run.ID(), nil); err != nil || report.Diverged != nil {
+		t.Errorf("replayed: %+v, %v", report, err)
 	}
 }

@@ -519,7 +519,7 @@ func TestStops(t *testing.T) {
 	}{
 		{"limit", `[{"title":"more","priority":1}]`, "it was reviewed 3 times, which is the limit", 3, 3, true},
 		{"unreadable", "I do not like it.", "it was reviewed 2 times, which is the limit", 2, 2, true},
-		{"empty", "", "2 reviews in a row found nothing", 10, 2, false},
+		{"empty", "", "review incomplete: agent reviewer: openai/test ended 3 times without an answer or a call; try another model", 10, 3, true},
 		{"none", "[]", "2 reviews in a row found nothing", 10, 2, false},
 		{"reviewer's own error", `{"reviewer_error":"I cannot read it"}`, "review incomplete: I cannot read it", 10, 1, true},
 	} {
