@@ -298,13 +298,15 @@ func TestSchema(t *testing.T) {
 		turns   int
 		err     string
 	}{
-		"at once":       {replies: []modeltest.Reply{modeltest.Text(`{"n":1}`)}, args: `{"n":1}`, turns: 1},
-		"in a fence":    {replies: []modeltest.Reply{modeltest.Text("```json\n{\"n\":1}\n```")}, args: `{"n":1}`, turns: 1},
-		"after a call":  {replies: []modeltest.Reply{calls(call("look", "a")), modeltest.Text(`{"n":1}`)}, args: `{"n":1}`, turns: 2},
-		"the third":     {replies: []modeltest.Reply{bad, modeltest.Text("what?"), modeltest.Text(`{"n":3}`)}, limits: agent.Limits{Single: true}, args: `{"n":3}`, turns: 3},
-		"never":         {replies: []modeltest.Reply{bad, bad, bad, modeltest.Text(`{"n":3}`)}, err: `3 times over: it does not fit the schema:` + "\n" + `- /n: is the string "one", want integer`},
-		"out of turns":  {replies: []modeltest.Reply{calls(call("look", "a"))}, limits: agent.Limits{Turns: 1}, err: "no result after 1 turns"},
-		"single, calls": {replies: []modeltest.Reply{calls(call("look", "a")), modeltest.Text(`{"n":3}`)}, limits: agent.Limits{Single: true}, args: `{"n":3}`, turns: 2},
+		"at once":         {replies: []modeltest.Reply{modeltest.Text(`{"n":1}`)}, args: `{"n":1}`, turns: 1},
+		"in a fence":      {replies: []modeltest.Reply{modeltest.Text("```json\n{\"n\":1}\n```")}, args: `{"n":1}`, turns: 1},
+		"in prose":        {replies: []modeltest.Reply{modeltest.Text("Not {\"n\":\"x\"} or {n}, and not {\"n\":1}:\n\n{\"n\":2}\n\nHope it helps. {}")}, args: `{"n":2}`, turns: 1},
+		"behind thoughts": {replies: []modeltest.Reply{modeltest.Text("<think>perhaps {\"n\":9}</think>{\"n\":3}")}, args: `{"n":3}`, turns: 1},
+		"after a call":    {replies: []modeltest.Reply{calls(call("look", "a")), modeltest.Text(`{"n":1}`)}, args: `{"n":1}`, turns: 2},
+		"the third":       {replies: []modeltest.Reply{bad, modeltest.Text("what?"), modeltest.Text(`{"n":3}`)}, limits: agent.Limits{Single: true}, args: `{"n":3}`, turns: 3},
+		"never":           {replies: []modeltest.Reply{bad, bad, bad, modeltest.Text(`{"n":3}`)}, err: `3 times over: it does not fit the schema:` + "\n" + `- /n: is the string "one", want integer`},
+		"out of turns":    {replies: []modeltest.Reply{calls(call("look", "a"))}, limits: agent.Limits{Turns: 1}, err: "no result after 1 turns"},
+		"single, calls":   {replies: []modeltest.Reply{calls(call("look", "a")), modeltest.Text(`{"n":3}`)}, limits: agent.Limits{Single: true}, args: `{"n":3}`, turns: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := 0

@@ -539,7 +539,7 @@ func (r *run) said(ctx context.Context, n int, resp *model.Response) (done bool,
 		r.add(model.UserText(fmt.Sprintf("Call the tool %s with your result to finish.", r.Finish)))
 		return false, nil
 	case r.Schema != nil:
-		if done, err = r.fits(resp.Message.Text()); !done || err != nil {
+		if done, err = r.fits(ctx, n, resp.Message.Text()); !done || err != nil {
 			return false, err
 		}
 	}

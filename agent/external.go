@@ -231,7 +231,7 @@ func (o *outside) finish(ctx context.Context) (ended bool, err error) {
 			return false, err
 		}
 	} else if o.Schema != nil {
-		if _, err = o.fits(o.out.Text); err != nil {
+		if _, err = o.fits(ctx, o.out.Turns, o.out.Text); err != nil {
 			return false, err
 		}
 	}

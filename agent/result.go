@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -28,12 +29,18 @@ func (e *UnfitError) Error() string {
 // Unwrap returns what is wrong.
 func (e *UnfitError) Unwrap() error { return e.Err }
 
-// fits accepts a result or asks for another.
-func (r *run) fits(text string) (bool, error) {
+// fits accepts the text of the nth turn as a result, or asks for another.
+func (r *run) fits(ctx context.Context, n int, text string) (bool, error) {
 	text = unfenced(text)
-	err := strict.CheckJSON(r.Schema, text)
-	if err == nil && r.check != nil {
-		err = r.check(json.RawMessage(text))
+	err := r.unfitting(text)
+	if err != nil {
+		inside, found := r.inside(text)
+		if key := turnKey(r.prefix, n) + "/within"; r.scope.Does(key, found) { // older logs asked again
+			if err := r.mark(ctx, key, "note", note{r.Model.Name() + " wrote more than its result, which is taken"}); err != nil {
+				return false, err
+			}
+			text, err = inside, nil
+		}
 	}
 	if err == nil {
 		r.out.Args = json.RawMessage(text)
@@ -45,6 +52,39 @@ func (r *run) fits(text string) (bool, error) {
 	r.turns++ // asking again is no turn of its own
 	r.add(model.UserText(fmt.Sprintf("Your answer cannot be used: %v\nGive it again as JSON that fits the schema, and say nothing else.", err)))
 	return false, nil
+}
+
+// unfitting returns why a text is no result, nil if it is one.
+func (r *run) unfitting(text string) error {
+	err := strict.CheckJSON(r.Schema, text)
+	if err == nil && r.check != nil {
+		err = r.check(json.RawMessage(text))
+	}
+	return err
+}
+
+// mostBraces is how many braces of an answer are looked at.
+const mostBraces = 1000
+
+// inside returns the last object in an answer that is a result.
+func (r *run) inside(text string) (result string, found bool) {
+	for i, n := 0, 0; i < len(text) && n < mostBraces; n++ {
+		at := strings.IndexByte(text[i:], '{')
+		if at < 0 {
+			break
+		}
+		i += at
+		var v json.RawMessage
+		if json.NewDecoder(strings.NewReader(text[i:])).Decode(&v) != nil {
+			i++
+			continue
+		}
+		if r.unfitting(string(v)) == nil {
+			result, found = string(v), true
+		}
+		i += len(v)
+	}
+	return result, found
 }
 
 // unfenced removes the code fence that models often put around JSON.

@@ -111,7 +111,7 @@ func (c *Client) attempt(ctx, caller context.Context, turn Turn, out *Out) (err 
 		}
 	}()
 
-	out.size, out.moved = 0, false
+	out.size, out.moved, out.marks = 0, false, marks{}
 	post, err := turn.Post()
 	if err != nil {
 		return c.fault(model.CodeRequest, err.Error())
@@ -157,6 +157,7 @@ type Out struct {
 	parts    int // yielded, in all attempts
 	size     int // of what was said in this one
 	moved    bool
+	marks    marks // at the beginning of the text of this one
 }
 
 // Progress notes progress of the answer, so that it does not count as idle. Yielded or kept parts
@@ -165,17 +166,6 @@ func (o *Out) Progress() { o.moved = true }
 
 // Request returns the request being answered.
 func (o *Out) Request() *model.Request { return o.request }
-
-// Say yields a delta of text or reasoning; an empty one is none.
-func (o *Out) Say(kind model.PartKind, text string) error {
-	if text == "" {
-		return nil
-	}
-	if err := o.Grow(len(text)); err != nil {
-		return err
-	}
-	return o.Emit(model.Part{Kind: kind, Text: text})
-}
 
 // Grow counts n bytes that are kept for later, such as arguments of calls, towards the size limit
 // of a turn.
@@ -211,6 +201,9 @@ type Ending struct {
 // Finish checks the calls and yields them, the usage and the stop. If a turn reached its token
 // limit within its calls, or if a call is incomplete, Finish returns an error.
 func (o *Out) Finish(e Ending) error {
+	if err := o.read("", true); err != nil {
+		return err
+	}
 	parts, calls, err := o.checkCalls(e.Held)
 	switch {
 	case calls > 0 && (e.Stop == model.StopLength || e.Stop == model.StopFilter):
