@@ -166,13 +166,24 @@ func apply(content string, edits []edit) (string, []hunk, error) {
 			return "", nil, fmt.Errorf("edit %d: old_string occurs more than once; give more of what is around the place that is meant", i+1)
 		}
 		text := e.New
-		if crlf(content) {
+		if crlf(around(content, start, end)) {
 			text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", "\r\n")
 		}
 		hunks = append(hunks, hunk{1 + strings.Count(content[:start], "\n"), content[start:end], text})
 		content = content[:start] + text + content[end:]
 	}
 	return content, hunks, nil
+}
+
+// around returns what decides how the lines of a replacement end: what it replaces, up to the end of its line if it has none itself, or else the file.
+func around(content string, start, end int) string {
+	if old := content[start:end]; strings.Contains(old, "\n") {
+		return old
+	}
+	if at := strings.IndexByte(content[end:], '\n'); at >= 0 {
+		return content[start : end+at+1]
+	}
+	return content
 }
 
 // crlf reports whether most lines of a text end in CR LF.
@@ -231,7 +242,7 @@ func applied(content string, edits []edit) bool {
 			return false
 		}
 		old := edits[i].Old
-		if crlf(back) {
+		if crlf(around(back, start, end)) {
 			old = strings.ReplaceAll(strings.ReplaceAll(old, "\r\n", "\n"), "\n", "\r\n")
 		}
 		back = back[:start] + old + back[end:]

@@ -52,6 +52,8 @@ func TestEditFile(t *testing.T) {
 		{"same", "a", edits("a", "a"), "a", "are the same", true},
 		{"crlf", "a\r\nb\r\nc\r\n", edits("a\nb", "x\ny\nz"), "x\r\ny\r\nz\r\nc\r\n", "", false},
 		{"crlf in the call", "a\r\nb\r\n", edits("a\r\nb\r\n", "x\r\n"), "x\r\n", "", false},
+		{"mixed, LF in CR LF", "a\r\nb\r\nlf\nend", edits("lf\nend", "LF\nEND"), "a\r\nb\r\nLF\nEND", "", false},
+		{"mixed, CR LF in LF", "a\nb\nc\r\nd\n", edits("c", "x\ny"), "a\nb\nx\r\ny\r\nd\n", "", false},
 		{"mixed", "a\nb\r\nc\nd\n", edits("d", "e\nf"), "a\nb\r\nc\ne\nf\n", "", false},
 		{"no last newline", "a", edits("a", "b"), "b", "", false},
 		{"bom", "\ufeffa", edits("a", "b"), "\ufeffb", "", false},

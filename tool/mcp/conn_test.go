@@ -669,6 +669,21 @@ func TestFloods(t *testing.T) {
 	}
 }
 
+// Lines between messages that are none cost nothing, and are told once.
+func TestNoise(t *testing.T) {
+	t.Parallel()
+	o, told := options(t)
+	tools := set(t, connect(t, server(t, "banner"), o))
+	for range 3 {
+		if res := call(t, tools, "mcp__bad__do", `{"to":"x"}`); res.Error {
+			t.Errorf("got %+v", res)
+		}
+	}
+	if all := told.all(); strings.Count(all, "passed over") != 1 || !strings.Contains(all, "Server starting on port 3000") {
+		t.Errorf("told %q", all)
+	}
+}
+
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	o, _ := options(t)

@@ -73,7 +73,12 @@ func (h *hostile) serve() {
 		fmt.Fprintf(os.Stderr, "first line\nfatal: no such thing, token is %s\x1b[31m\n", os.Getenv("SECRET"))
 		os.Exit(3)
 	case "garbage":
-		say("Server starting on port 3000...")
+		for range 1001 {
+			say("Server starting on port 3000...")
+		}
+	case "banner":
+		say("\ufeffServer starting on port 3000...")
+		say("[debug] still starting")
 	case "silent-daemon", "daemon":
 		h.daemon()
 	case "noise":
@@ -195,6 +200,8 @@ func text(s string) string { return fmt.Sprintf(`{"content":[{"type":"text","tex
 func (h *hostile) call(r request) {
 	to, _ := r.Params.Arguments["to"].(string)
 	switch h.mode {
+	case "banner":
+		say("called %s", to)
 	case "hang-call":
 		return
 	case "stops":

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -31,7 +33,12 @@ type lines struct {
 	eof   chan struct{} // closed when nothing more is read
 	fault *faultOnce
 	open  open
+	noise func(line string) // is told the first line that is no message; nil if such a line ends the connection
+	loud  int               // how many there were
 }
+
+// maxNoise is how many lines of a server that are no messages are passed over.
+const maxNoise = 1000
 
 // A faultOnce keeps the first error, which explains all later ones.
 type faultOnce struct{ first atomic.Pointer[wireError] }
@@ -65,6 +72,12 @@ func (l *lines) Read(context.Context) (jsonrpc.Message, error) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
+		if line = bytes.TrimPrefix(line, []byte("\ufeff")); l.noise != nil && isNoise(line) && l.loud < maxNoise {
+			if l.loud++; l.loud == 1 {
+				l.noise(clean.Quote(oneLine(string(line[:min(len(line), 400)]), 80)))
+			}
+			continue
+		}
 		msg, wire := decodeMessage(line)
 		if wire == nil {
 			wire = l.open.read(msg)
@@ -76,6 +89,12 @@ func (l *lines) Read(context.Context) (jsonrpc.Message, error) {
 		}
 		return msg, nil
 	}
+}
+
+// isNoise reports whether a line is something else than a message, such as a banner or what somebody printed to look for a fault.
+func isNoise(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	return utf8.Valid(line) && !bytes.HasPrefix(line, []byte("{")) && (!bytes.HasPrefix(line, []byte("[")) || !json.Valid(line))
 }
 
 // readLine reads a line of bounded length. Text after the last newline is ignored.
@@ -204,6 +223,9 @@ func start(s *Server, d *Options) (*process, error) {
 		f.Close()
 	}
 	p.lines = newLines(pipes[1][0], p.stdin, p.end)
+	p.noise = func(line string) {
+		d.Warn(s.Name, "what it writes to its standard output between messages is passed over, such as "+line)
+	}
 	go p.reap(pipes[1][0], pipes[2][0])
 	return p, nil
 }
