@@ -75,7 +75,7 @@ func (c *continuing) resuming() ResumeOptions {
 	return ResumeOptions{Answer: c.opt.Answer, Observe: c.opt.Observe, Budget: c.opt.Budget}
 }
 
-// held gives the message to a run that no process executes, and resumes it. If a process does execute it, or it has ended, the caller must start over.
+// held passes the message to a run that no process executes, and resumes it. If a process does execute it, or it has ended, the caller must start over.
 func (c *continuing) held(ctx context.Context) (r *Run, again bool, err error) {
 	e, o := c.engine, c.resuming()
 	j, err := e.open(ctx, c.id, &journal.Options{Budget: o.Budget})

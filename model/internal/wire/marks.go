@@ -6,7 +6,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 )
 
-// marks tells reasoning from text at the beginning of an answer whose server leaves that to the reader: <think>…</think>, and the channels of GPT-OSS,
+// marks separates reasoning from text at the beginning of an answer whose server leaves that to the reader: <think>…</think>, and the channels of GPT-OSS,
 // <|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…. A byte order mark is none of the answer.
 type marks struct {
 	held   string // may be the beginning of a mark
