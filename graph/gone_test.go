@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestNodeThatEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-// A panic of the reducer names the graph and the node whose update it was given.
+// A panic of the reducer names the graph and the node whose update it was given. With a store the nodes do not run again.
 func TestReducerThatPanics(t *testing.T) {
 	for _, opt := range []*graph.RunOptions{nil, {Store: runlog.NewMemory(nil), ID: "run"}} {
 		g := graph.New("folds", func(s state, u update) state {
@@ -53,13 +54,19 @@ func TestReducerThatPanics(t *testing.T) {
 			}
 			return reduce(s, u)
 		})
+		var ran atomic.Int32
 		for _, n := range []string{"a", "b"} {
-			g.Add(n, visit(n))
+			g.Add(n, func(context.Context, state) (update, error) { ran.Add(1); return update{Visit: n}, nil })
 			edges(g, "@start "+n, n+" @end")
 		}
-		_, err := compile(t, g).Run(t.Context(), state{}, opt)
-		if want := `graph "folds": the reducer failed on the update of node b: panic: no`; fmt.Sprint(err) != want {
-			t.Errorf("got  %v\nwant %s", err, want)
+		for range 2 {
+			_, err := compile(t, g).Run(t.Context(), state{}, opt)
+			if want := `graph "folds": the reducer failed on the update of node b: panic: no`; fmt.Sprint(err) != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+		}
+		if n := ran.Load(); opt != nil && n != 2 {
+			t.Errorf("the nodes ran %d times, want 2", n)
 		}
 	}
 }

@@ -122,6 +122,9 @@ func value(v reflect.Value, path string, depth int) error {
 			return nil
 		}
 		if _, err := json.Marshal(v.Interface()); err != nil {
+			if depth > deepest { // a cycle, of which the way in is enough
+				path = fmt.Sprintf("%.60s…", path)
+			}
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		return nil

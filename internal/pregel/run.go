@@ -198,6 +198,12 @@ func (d *driver[S, U, M]) settle(m *Machine[S, U, M], ended []Ended[U, M]) error
 		if err := m.Check(); err != nil {
 			return errors.Join(err, d.record(m, ended, false))
 		}
+		defer func() {
+			if v := recover(); v != nil { // the reducer has failed, and not those whose updates it folds
+				_ = d.record(m, ended, false)
+				panic(v)
+			}
+		}()
 		m.Commit()
 	}
 	return d.record(m, ended, last)

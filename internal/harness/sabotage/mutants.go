@@ -9,7 +9,8 @@ const (
 	ofSqlite  test = "./runlog/sqlite"
 	onSqlite  test = "./internal/crash -run ^TestCrashOfWorker$/^sqlite$"
 	raceOn    test = "./internal/crash -run ^TestCrashRace$/^sqlite$"
-	ofGraphs  test = "./graph/graphtest"
+	ofGraphs  test = "./graph/graphtest -run ^TestKillEverywhere"
+	ofKeys    test = "./graph/graphtest -run ^TestKillEverywhereFinds"
 	ofJournal test = "./journal ./runlog ./runlog/runlogtest"
 	ofStop    test = "./internal/crash -run ^TestCrash(OfStop|Frames)$"
 	ofFile    test = "./runlog/file"
@@ -32,13 +33,13 @@ func mutants() []mutant {
 // keyMutants are without what keeps effects, questions and agents of one task apart. graphtest has to notice it in the graphs of users.
 func keyMutants() []mutant {
 	twice := func(name, kinds string) mutant {
-		return mutant{"keys: " + name, "journal/uses.go", "s.again {\n\t\treturn nil\n", "s.again || " + kinds + " {\n\t\treturn nil\n", []test{ofGraphs}}
+		return mutant{"keys: " + name, "journal/uses.go", "s.again {\n\t\treturn nil\n", "s.again || " + kinds + " {\n\t\treturn nil\n", []test{ofKeys}}
 	}
 	return []mutant{
 		twice("an effect takes its own", `kind == "effect"`),
 		twice("a question takes its own", `kind == "question"`),
 		twice("an agent takes its own", `kind == "agent" || kind == "turn"`),
-		{"questions: a node that drops one has not passed it", "journal/uses.go", "		} else if err == nil {\n", "		} else if err == nil && text == \"\" {\n", []test{ofGraphs}},
+		{"questions: a node that drops one has not passed it", "journal/uses.go", "		} else if err == nil {\n", "		} else if err == nil && text == \"\" {\n", []test{ofKeys}},
 		{"questions: an answer is taken for what was asked", "journal/question.go", "		if err := s.unlike(q); err != nil {\n", "		if err := error(nil); err != nil {\n", []test{"./graph"}},
 		{"graphtest: a reducer that writes into what it is given is found", "graph/graphtest/graphtest.go", "!bytes.Equal(was, now) {", "!bytes.Equal(was, now) && was == nil {", []test{ofGraphs}},
 		{"graphtest: reducers are looked at", "graph/graphtest/graphtest.go", "	Reducers(t, flow, state)\n", "", []test{ofGraphs}},
