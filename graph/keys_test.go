@@ -235,7 +235,7 @@ func TestOneKeyOneQuestion(t *testing.T) {
 
 // A node that drops the error of Ask does not pass its own gate, also if the answer comes while it runs. With the answer it goes on.
 func TestGateThatDropsItsQuestion(t *testing.T) {
-	for _, drop := range []func(error) error{func(error) error { return nil }, func(err error) error { return fmt.Errorf("asking: %v", err) }} { //nolint:errorlint // that is the mistake
+	for _, drop := range []func(error) error{func(error) error { return nil }, func(err error) error { return fmt.Errorf("asking: %v", err) }} {
 		testGateThatDrops(t, onDisk(t), drop)
 	}
 }

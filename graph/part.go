@@ -77,7 +77,7 @@ func (n *node) part(ctx context.Context, t *Task, state any) (u any, err error) 
 	}
 	defer caught(&err)
 	u, err = n.Run(t.within(ctx), t, state)
-	if err = t.scope.Unwaited(err); err != nil {
+	if err := t.scope.Unwaited(err); err != nil {
 		return u, err
 	}
 	if len(t.sends) > 0 {

@@ -378,7 +378,7 @@ func (x *execution) attempt(ctx context.Context, n *node, task *Task, visit, att
 	} else {
 		r.Update, err = x.flow.hooked(ctx, n, task, s)
 	}
-	if err = task.Scope().Unwaited(err); err != nil {
+	if err := task.Scope().Unwaited(err); err != nil {
 		return r, err
 	}
 	r.Outcome, r.Sends = pregel.Done, n.sends
