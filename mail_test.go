@@ -1,6 +1,7 @@
 package superstep_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,9 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/workflow"
 )
+
+// silence is what a talker says that has heard nothing: an agent that says nothing is asked again.
+const silence = "-"
 
 // A talker is an agent that takes so many turns, in each of which it looks, and then says what it has heard.
 type talker struct {
@@ -71,7 +75,7 @@ func (k *talker) run(ctx context.Context, t *graph.Task) (string, error) {
 		if n+1 < k.turns {
 			return scripted.Call("look", "{}")
 		}
-		return scripted.Say(strings.Join(heard, ","))
+		return scripted.Say(cmp.Or(strings.Join(heard, ","), silence))
 	}}
 	a := &agent.Agent{Name: "talker", Model: m, Tools: set, Limits: agent.Limits{Turns: k.limit}}
 	out, err := a.Run(ctx, t.Scope(), &agent.Work{Prompt: "go", Stopped: t.Stopped()})
@@ -79,9 +83,9 @@ func (k *talker) run(ctx context.Context, t *graph.Task) (string, error) {
 		return "", err
 	}
 	if k.after != nil {
-		return k.after(ctx, t, out.Text)
+		return k.after(ctx, t, strings.TrimPrefix(out.Text, silence))
 	}
-	return out.Text, nil
+	return strings.TrimPrefix(out.Text, silence), nil
 }
 
 // steers says something and reports the outcome.
