@@ -34,6 +34,7 @@ type Run struct {
 	stop    context.CancelCauseFunc
 	halt    chan struct{} // closed for nothing to start any more
 	halting sync.Once
+	free    chan struct{} // closed when the run is let go of; who observes it may not be done
 	done    chan struct{}
 	outcome Outcome
 
@@ -126,7 +127,7 @@ type launching struct {
 // launch executes a run on a new goroutine, for which Close and Wait wait.
 func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *Run {
 	r := &Run{
-		id: j.ID(), engine: e, journal: j, halt: make(chan struct{}), done: make(chan struct{}),
+		id: j.ID(), engine: e, journal: j, halt: make(chan struct{}), free: make(chan struct{}), done: make(chan struct{}),
 		child: l.child, outer: ctx, frees: l.recovers && !l.adopted || l.Supervised, leaves: l.Supervised, stuck: make(chan struct{}, 1), answering: l.Answer, asks: make(chan struct{}, 1),
 		begun: map[string]runlog.Budget{},
 	}
@@ -168,6 +169,7 @@ func (e *Engine) launch(ctx context.Context, j *journal.Journal, l *launching) *
 		if err := j.Close(context.WithoutCancel(ctx)); err != nil && r.outcome.Err == nil && !errors.Is(err, runlog.ErrFenced) {
 			r.outcome.Err = err
 		}
+		close(r.free)
 		hide()
 		e.kin(context.WithoutCancel(ctx), r)
 		r.outcome.Folder = files()

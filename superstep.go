@@ -765,8 +765,10 @@ func (e *Engine) answer(ctx context.Context, id, path string, a *runlog.Answer) 
 		if err := r.journal.Answer(ctx, path, a); !errors.Is(err, runlog.ErrFenced) {
 			return false, err
 		}
-		if _, err := r.Wait(ctx); err != nil { // it has let go of the run
-			return false, err
+		select {
+		case <-r.free:
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
 		}
 	}
 	if err := e.vouch(ctx, id); err != nil {

@@ -15,26 +15,19 @@ import (
 // budget is used up, it failed, or other questions are open; rests then says so, such as "its budget is used up". An error of resume is returned behind a
 // text that the answer is recorded.
 func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog.Answer, resume func(context.Context) error) (rests string, err error) {
-	before, err := e.Runs(ctx, &runlog.Filter{ID: id})
-	if err == nil && len(before) == 0 {
-		err = &runlog.NotFoundError{ID: id}
-	}
+	before, err := lookup(ctx, e, id)
 	if err == nil {
 		err = e.Answer(ctx, id, path, a)
 	}
 	if err != nil {
 		return "", err
 	}
-	infos, err := e.Runs(ctx, &runlog.Filter{ID: id})
-	if err == nil && len(infos) == 0 {
-		err = &runlog.NotFoundError{ID: id}
-	}
+	info, err := lookup(ctx, e, id)
 	if err != nil {
 		return "", err
 	}
-	info := infos[0]
-	if before[0].Status == runlog.Running && info.Status == runlog.Interrupted { // before the answer, or by what went on with it
-		if took, err := went(ctx, e, &info, before[0].Head); took || err != nil {
+	if before.Status == runlog.Running && info.Status == runlog.Interrupted { // before the answer, or by what went on with it
+		if took, err := went(ctx, e, &info, before.Head); took || err != nil {
 			return "", err
 		}
 	}
@@ -45,10 +38,21 @@ func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog
 	if err = resume(ctx); err == nil {
 		return "", nil
 	}
-	if now, find := e.Runs(ctx, &runlog.Filter{ID: id}); find == nil && len(now) == 1 && (now[0].Status == runlog.Running || now[0].Status.Ended()) {
+	if now, ferr := lookup(ctx, e, id); ferr == nil && (now.Status == runlog.Running || now.Status.Ended()) {
 		return "", nil // whoever gave another answer at the same time has resumed it
 	}
 	return "", fmt.Errorf("the answer is recorded, but run %s cannot be resumed: %w", id, err)
+}
+
+func lookup(ctx context.Context, e *superstep.Engine, id string) (runlog.Info, error) {
+	infos, err := e.Runs(ctx, &runlog.Filter{ID: id})
+	if err == nil && len(infos) == 0 {
+		err = &runlog.NotFoundError{ID: id}
+	}
+	if err != nil {
+		return runlog.Info{}, err
+	}
+	return infos[0], nil
 }
 
 // went reports whether work was recorded behind an answer that came after a record.

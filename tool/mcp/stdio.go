@@ -37,7 +37,7 @@ type lines struct {
 	loud  int               // how many there were
 }
 
-// maxNoise is how many lines of a server that are no messages are passed over.
+// maxNoise is how many lines of a server that are no messages are skipped.
 const maxNoise = 1000
 
 // A faultOnce keeps the first error, which explains all later ones.
@@ -224,7 +224,7 @@ func start(s *Server, d *Options) (*process, error) {
 	}
 	p.lines = newLines(pipes[1][0], p.stdin, p.end)
 	p.noise = func(line string) {
-		d.Warn(s.Name, "what it writes to its standard output between messages is passed over, such as "+line)
+		d.Warn(s.Name, "lines on its standard output that are no messages are skipped, such as "+line)
 	}
 	go p.reap(pipes[1][0], pipes[2][0])
 	return p, nil
