@@ -468,7 +468,7 @@ func TestPauseAFailedRun(t *testing.T) {
 	}
 }
 
-// lingering takes a moment to let go of a run.
+// lingering takes a moment to record that a run pauses, and another one to let go of it.
 type lingering struct {
 	runlog.Store
 	paused, checked chan struct{}
@@ -491,6 +491,7 @@ func (l *lingeringLog) Append(ctx context.Context, b *runlog.Batch) error {
 	err := l.Log.Append(ctx, b)
 	if b.Status == runlog.Paused {
 		close(l.s.paused)
+		time.Sleep(100 * time.Millisecond) // enough for an answer to be on its way; the test is red without the mend only if it is
 	}
 	return err
 }
@@ -537,36 +538,29 @@ func TestAnswerBehindThePause(t *testing.T) {
 // Who observes a run may answer it when it pauses: the run does not wait for who waits for it.
 func TestAnswerByAnObserver(t *testing.T) {
 	t.Parallel()
-	for name, everywhere := range map[string]bool{"of the run": false, "of all runs": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var e *superstep.Engine
-			id, answers := make(chan string, 1), make(chan error, 1)
-			see := func(r *runlog.Record) {
-				if r.Kind == runlog.KindRunPaused {
-					answers <- e.Answer(t.Context(), <-id, "second", answered("x"))
-				}
+	store := &lingering{Store: runlog.NewMemory(nil), paused: make(chan struct{}), checked: make(chan struct{})}
+	var e *superstep.Engine
+	answers := make(chan error, 1)
+	r := &rig{second: asksWhich}
+	e, err := superstep.New(store, &superstep.Options{
+		Workflows: []*workflow.Workflow{r.workflow(t)},
+		Observe: func(id string, r runlog.Record, live bool) {
+			if r.Kind == runlog.KindAsked && live {
+				<-store.paused
+				answers <- e.Answer(t.Context(), id, "second", answered("x"))
 			}
-			r := &rig{second: asksWhich}
-			opt := &superstep.Options{Workflows: []*workflow.Workflow{r.workflow(t)}}
-			begin := &superstep.StartOptions{Observe: func(r runlog.Record, _ error) { see(&r) }}
-			if everywhere {
-				begin, opt.Observe = nil, func(_ string, r runlog.Record, _ bool) { see(&r) }
-			}
-			e, err := superstep.New(runlog.NewMemory(nil), opt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(e.Close)
-			run := start(t, e, begin)
-			id <- run.ID()
-			ends(t, run, runlog.Paused)
-			if err := <-answers; err != nil {
-				t.Fatal(err)
-			}
-			if out := ends(t, resume(t, e, run.ID(), nil), runlog.Completed); string(out.Output) != `"a  b:1x"` {
-				t.Errorf("got %s", out.Output)
-			}
-		})
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	run := start(t, e, nil)
+	ends(t, run, runlog.Paused)
+	if err := <-answers; err != nil {
+		t.Fatal(err)
+	}
+	if out := ends(t, resume(t, e, run.ID(), nil), runlog.Completed); string(out.Output) != `"a  b:1x"` {
+		t.Errorf("got %s", out.Output)
 	}
 }
