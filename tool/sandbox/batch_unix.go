@@ -20,12 +20,13 @@ import (
 // A batch is what commands of one project have in common that run at the same time, in whatever processes of Superstep: what had been there when
 // the first of them started. So none can hide what it makes behind another that started later.
 type batch struct {
-	Began  time.Time // when that was; zero if none runs
-	Known  []string  `json:",omitempty"` // protected files that were there then
-	Heads  []string  `json:",omitempty"` // what repositories were there, by what makes them some
-	Kept   []string  `json:",omitempty"` // files that Superstep's own tools wrote since
-	Masks  []string  `json:",omitempty"` // empty folders that were made to be mounted over
-	Closed []string  `json:",omitempty"` // protected files that commands made and that could not be moved aside; it outlasts the batch
+	Began  time.Time         // when that was; zero if none runs
+	Known  []string          `json:",omitempty"` // protected files that were there then
+	Links  map[string]string `json:",omitempty"` // those of them that are symbolic links, with what they held
+	Heads  []string          `json:",omitempty"` // what repositories were there, by what makes them some
+	Kept   []string          `json:",omitempty"` // files that Superstep's own tools wrote since
+	Masks  []string          `json:",omitempty"` // empty folders that were made to be mounted over
+	Closed []string          `json:",omitempty"` // protected files that commands made and that could not be moved aside; it outlasts the batch
 }
 
 // A turn is the part of one command in a batch.
@@ -109,7 +110,7 @@ func (c *Cmd) begin() (finding, error) {
 	s := c.s
 	if s.opt.Root == "" || s.reads {
 		found, err := s.look(nil)
-		c.remember(found, found.protected, nil)
+		c.remember(found, found.protected, nil, linksOf(found.protected))
 		return found, err
 	}
 	if s.opt.Cache != "" {
@@ -137,10 +138,11 @@ func (c *Cmd) begin() (finding, error) {
 		found.protected = keep(found.protected, notMask)
 		if alone || now.Began.IsZero() {
 			now.Began, now.Known, now.Heads, now.Kept = time.Now().Add(-settled), existing(found.protected), found.heads, nil
+			now.Links = linksOf(now.Known)
 		}
 		t.beat()
 		found.heads = now.Heads
-		c.remember(found, now.Known, now.Kept)
+		c.remember(found, now.Known, now.Kept, now.Links)
 		if s.Mode() == Namespaces {
 			c.mask(now, found)
 			if err := c.makeMasks(t.files, now); err != nil {
@@ -271,7 +273,7 @@ func (c *Cmd) masked(name string) bool {
 	return err == nil && identityOf(&st) == was
 }
 
-func (b *batch) end() { b.Began, b.Known, b.Heads, b.Kept = time.Time{}, nil, nil, nil }
+func (b *batch) end() { *b = batch{Masks: b.Masks, Closed: b.Closed} }
 
 // beat notes, by the time of a file, that a command runs.
 func (t *turn) beat() {
@@ -288,18 +290,26 @@ func (s *Sandbox) afterKill(running *os.File, now *batch, alone bool) error {
 		return err
 	}
 	c := &Cmd{s: s}
-	c.remember(finding{heads: now.Heads}, now.Known, now.Kept)
-	found, err := s.look(c)
-	if err != nil {
-		return &ClosedError{Folder: s.opt.Root, Why: err.Error()}
-	}
-	for _, name := range found.protected {
+	c.remember(finding{heads: now.Heads}, now.Known, now.Kept, now.Links)
+	users := func(name string) bool { // what a look has opened has changed by that
 		st, err := statAt(s.top(name), name)
-		// What a look has opened has changed by that.
-		if changed := timeOf(&st); err == nil && (st.Mode&unix.S_IFMT != unix.S_IFDIR || listable(&st)) && (changed.Before(now.Began) || changed.After(info.ModTime().Add(2*beats))) {
-			c.before[name] = true
+		changed := timeOf(&st)
+		return err == nil && (st.Mode&unix.S_IFMT != unix.S_IFDIR || listable(&st)) && (changed.Before(now.Began) || changed.After(info.ModTime().Add(2*beats)))
+	}
+	for again := true; again; { // what a link of the user's leads to is found once it is known to be the user's
+		found, err := s.look(c)
+		if err != nil {
+			return &ClosedError{Folder: s.opt.Root, Why: err.Error()}
+		}
+		again = false
+		for _, name := range found.protected {
+			if !c.known(name) && users(name) {
+				c.before[name], again = true, true
+				delete(c.links, name)
+			}
 		}
 	}
+	maps.DeleteFunc(c.links, func(name, _ string) bool { return len(existing([]string{name})) == 0 && users(filepath.Dir(name)) })
 	if now.Closed, err = c.settle(); err == nil {
 		now.end()
 	}

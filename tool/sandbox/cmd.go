@@ -286,9 +286,9 @@ func (e *ClosedError) Error() string {
 // Stops reports that the error is about the whole run and not about one call.
 func (e *ClosedError) Stops() bool { return true }
 
-// remember notes the protected files before the command starts: those that were found, and those that are known to be nobody's work.
-func (c *Cmd) remember(found finding, known, kept []string) {
-	c.protect, c.links = existing(found.protected), map[string]string{}
+// remember notes the protected files before the command starts: those that were found, and those that are known to be nobody's work, with the links of them.
+func (c *Cmd) remember(found finding, known, kept []string, links map[string]string) {
+	c.protect, c.links = existing(found.protected), links
 	c.before, c.heads, c.shut = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	if !c.s.reads {
 		c.indexes = map[string][]byte{}
@@ -305,11 +305,17 @@ func (c *Cmd) remember(found finding, known, kept []string) {
 	for _, name := range found.closed {
 		c.shut[name] = true
 	}
-	for _, name := range c.protect {
-		if to, err := os.Readlink(name); err == nil && c.before[name] { // one that a command beside it has made is not made again
-			c.links[name] = to
+}
+
+// linksOf returns the symbolic links among paths, with what they hold.
+func linksOf(all []string) map[string]string {
+	links := map[string]string{}
+	for _, name := range all {
+		if to, err := os.Readlink(name); err == nil {
+			links[name] = to
 		}
 	}
+	return links
 }
 
 // top returns the folder that commands may write and that holds a path.

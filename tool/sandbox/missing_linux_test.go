@@ -98,11 +98,19 @@ func TestMissingAfterKill(t *testing.T) {
 		if dir := os.Getenv("SANDBOX_VICTIM"); dir != "" {
 			v := &victim{dir: dir, cache: os.Getenv("SANDBOX_CACHE"), mode: mode}
 			v.open(t)
-			_, _, _ = v.do(t, `mkdir -p x z/.claude; echo e >x/.envrc; echo e >.mcp.json; echo e >x/.mcp.json; chmod 300 z; touch x/ready; sleep 300`)
+			_, _, _ = v.do(t, `mkdir -p x z/.claude; echo e >x/.envrc; echo e >.mcp.json; echo e >x/.mcp.json; chmod 300 z;
+				ln -sf ../tools/evil far/m; ln -sf ../tools/evil late/m; rm near/m; touch x/ready; sleep 300`)
 			return
 		}
 		v := newVictim(t, mode)
 		write(t, v.dir+"/x/f", "x")
+		for _, name := range []string{"real/m", "tools/evil", "far/f", "late/f", "near/f"} {
+			write(t, filepath.Join(v.dir, name), name)
+		}
+		for _, dir := range []string{"far", "late", "near"} { // what a protected link leads to, with the links on the way, is protected
+			link(t, "../real/m", v.dir+"/"+dir+"/m")
+			link(t, "../../"+dir+"/m", v.dir+"/sub/.vscode/"+dir)
+		}
 		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestMissingAfterKill$/^"+string(mode)+"$")
 		c.Env = append(os.Environ(), "SANDBOX_VICTIM="+v.dir, "SANDBOX_CACHE="+v.cache, "TMPDIR="+t.TempDir())
 		if err := c.Start(); err != nil {
@@ -120,6 +128,13 @@ func TestMissingAfterKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		write(t, v.dir+"/x/.mcp.json", "mine\n")
+		if err := os.Remove(v.dir + "/late/m"); err != nil {
+			t.Fatal(err)
+		}
+		write(t, v.dir+"/real/new", "real/new")
+		link(t, "../real/new", v.dir+"/late/m")
+		write(t, v.dir+"/real/newer", "real/newer")
+		link(t, "../../real/newer", v.dir+"/sub/.vscode/own")
 		var told []string
 		v.s = newSandbox(t, sandbox.Options{Root: v.dir, Cache: v.cache, Mode: v.mode, Hide: isSecret, Protect: isProtected, Warn: func(text string) { told = append(told, text) }})
 		v.left(t, []string{"x/.envrc", ".mcp.json"})
@@ -131,9 +146,21 @@ func TestMissingAfterKill(t *testing.T) {
 				t.Errorf("%s of the user: %q, %v; %q", mine, b, err, told)
 			}
 		}
+		for name, want := range map[string]string{"far": "real/m", "near": "real/m", "late": "real/new", "own": "real/newer"} {
+			if b, err := os.ReadFile(filepath.Join(v.dir, "sub/.vscode", name)); string(b) != want {
+				t.Errorf("%s leads to %q, %v; %q", name, b, err, told)
+			}
+		}
 		_ = os.Chmod(v.dir+"/z", 0o755) //nolint:gosec // a folder of the user
 		v.left(t, []string{"z/.claude"})
 	})
+}
+
+func link(t *testing.T, to, name string) {
+	t.Helper()
+	if err := os.Symlink(to, name); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A command that begins while another leaves takes nothing of the user's for its own work.
