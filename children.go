@@ -102,7 +102,7 @@ func (e *Engine) begets(r *Run) func(context.Context, *graph.ChildRun) error {
 		}
 		started := runlog.RunStarted{
 			Workflow: c.Workflow, Inputs: j.Clean(c.Inputs), Engine: Version, Sandbox: e.opt.Sandbox(), Timed: true, Child: c.Of,
-			Queue: &runlog.Queue{Place: c.Place},
+			Queue: &runlog.Queue{Place: c.Place}, Folder: e.opt.Project,
 			Trace: j.Scope(c.Of.Path).Traceparent(""), // its spans hang below the task that waits for it
 		}
 		own := j.Info()

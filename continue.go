@@ -281,7 +281,7 @@ func (c *continuing) child(ctx context.Context, info *runlog.Info) (*Run, error)
 	}
 	started := runlog.RunStarted{
 		Workflow: w.Name, Inputs: inputs, Engine: Version, Sandbox: e.opt.Sandbox(), Title: c.opt.Title, Parent: c.id, At: info.Head,
-		Budget: c.opt.Budget, Every: c.opt.SnapshotEvery,
+		Budget: c.opt.Budget, Every: c.opt.SnapshotEvery, Folder: before.Folder,
 	}
 	if started.Title == "" {
 		started.Title = before.Title

@@ -275,7 +275,7 @@ func (e *Engine) ForkTo(ctx context.Context, id string, w *workflow.Workflow) (*
 	}
 	begun := runlog.RunStarted{
 		Workflow: w.Name, Inputs: inputs, Engine: Version, Sandbox: e.opt.Sandbox(), Title: started.Title, Timed: true,
-		Parent: id, At: head, Budget: started.Budget, Every: started.Every, Imported: started.Imported,
+		Parent: id, At: head, Budget: started.Budget, Every: started.Every, Imported: started.Imported, Folder: started.Folder,
 	}
 	if begun.Pinned, err = w.Pin(inputs); err != nil {
 		return nil, err

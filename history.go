@@ -171,18 +171,12 @@ func (e *Engine) Diff(ctx context.Context, a, b string) (*RunDiff, error) {
 	}
 	out := &RunDiff{Tasks: []TaskDiff{}, State: []Change{}}
 	first := max(one[0].Step, two[0].Step)
+	if err := out.spared(one, two, first); err != nil {
+		return nil, err
+	}
 	for step := first + 1; step <= max(last(one).Step, last(two).Step); step++ {
 		if err := out.step(step, tasksOf(one, step), tasksOf(two, step)); err != nil {
 			return nil, err
-		}
-	}
-	longer := one // which goes back further
-	if two[0].Step < one[0].Step {
-		longer = two
-	}
-	for _, m := range longer {
-		if m.Step <= first {
-			out.Same += len(m.Tasks)
 		}
 	}
 	state, err := Diff(last(one).State, last(two).State)
@@ -190,6 +184,41 @@ func (e *Engine) Diff(ctx context.Context, a, b string) (*RunDiff, error) {
 		out.State = state
 	}
 	return out, err
+}
+
+// spared compares what one run did up to the superstep with which the other began as a fork. The fork may have been given another result of a task: a
+// field of the state with the name of the task's node, or in a recipe of the step.
+func (d *RunDiff) spared(one, two []graph.Checkpoint[json.RawMessage], first int) error {
+	var given []Change
+	for i := range one {
+		for j := range two {
+			if one[i].Step == first && two[j].Step == first {
+				var err error
+				if given, err = Diff(one[i].State, two[j].State); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	longer := one // which goes back further
+	if two[0].Step < one[0].Step {
+		longer = two
+	}
+	for _, m := range longer {
+		if m.Step > first {
+			break
+		}
+		for _, t := range m.Tasks {
+			field := "/" + escape(pregel.VertexOf(t.Path)) + "/"
+			changes := slices.DeleteFunc(slices.Clone(given), func(c Change) bool { return !strings.HasPrefix(strings.TrimPrefix(c.Path, "/steps")+"/", field) })
+			if len(changes) == 0 {
+				d.Same++
+				continue
+			}
+			d.Tasks = append(d.Tasks, TaskDiff{Step: m.Step, Path: t.Path, How: Changed, Changes: changes})
+		}
+	}
+	return nil
 }
 
 func last(ms []graph.Checkpoint[json.RawMessage]) *graph.Checkpoint[json.RawMessage] {

@@ -50,6 +50,8 @@ type Options struct {
 	NewID       func() string     // names runs, [a-z0-9-]{1,64}; defaults to 8 random hexadecimal digits
 	Failpoint   func(name string) // see journal.Options; defaults to nothing
 	Hooks       []hook.Hook       // around the model calls, tool calls and nodes of runs, the outermost first
+	// Project is the folder that new runs belong to. Find counts its runs alone. If "", runs belong to no folder, and all are counted.
+	Project string
 	// Sandbox returns the name of the sandbox for the commands of runs; the logs record it. If nil, the sandbox is recorded as unknown.
 	Sandbox func() string
 	// Folder returns the folder in which the engine keeps the files of an executing run up to date, and what redacts them; a nil Redactor is one that
@@ -305,7 +307,7 @@ func (e *Engine) record(ctx context.Context, j *journal.Journal, n *beginning, s
 		}
 	}
 	started := runlog.RunStarted{Workflow: n.w.Name, Inputs: n.inputs, Pinned: n.pinned, Engine: Version, Sandbox: e.opt.Sandbox(), Title: n.Title, Timed: true,
-		Budget: n.Budget, Every: n.SnapshotEvery, Trace: traced(n.Trace)}
+		Budget: n.Budget, Every: n.SnapshotEvery, Folder: e.opt.Project, Trace: traced(n.Trace)}
 	if status == runlog.Queued {
 		if started.Queue = n.Queue; n.Queue == nil {
 			started.Queue = &runlog.Queue{}
@@ -902,18 +904,22 @@ func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 			}
 			n = -d
 		}
+		not := func(i runlog.Info) bool { return isChild(i) || summary.Elsewhere(&i, e.opt.Project) } // which nobody has started by hand here
 		infos, err := e.store.Runs(ctx, &runlog.Filter{Limit: n})
-		if err == nil && slices.ContainsFunc(infos, isChild) { // which nobody has started by hand
+		if err == nil && slices.ContainsFunc(infos, not) {
 			infos, err = e.store.Runs(ctx, nil)
 		}
 		if err != nil {
 			return runlog.Info{}, err
 		}
-		infos = slices.DeleteFunc(infos, isChild)
-		if len(infos) < n {
-			return runlog.Info{}, fmt.Errorf("%q: there are %d runs", ref, len(infos))
+		here := slices.DeleteFunc(slices.Clone(infos), not)
+		switch {
+		case len(here) < n && len(infos) > len(here):
+			return runlog.Info{}, fmt.Errorf("%q: %d runs are of this folder; name a run of another by its ID", ref, len(here))
+		case len(here) < n:
+			return runlog.Info{}, fmt.Errorf("%q: there are %d runs", ref, len(here))
 		}
-		return infos[n-1], nil
+		return here[n-1], nil
 	}
 	infos, err := e.store.Runs(ctx, &runlog.Filter{Prefix: ref})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -109,8 +110,9 @@ type app struct {
 	out *output // results
 	err *output // everything else
 
-	settled bool // the flags are known
-	warned  bool // of mistakes in the project's settings
+	settled bool      // the flags are known
+	warned  bool      // of mistakes in the project's settings
+	notices *sync.Map // that were printed
 
 	configuration *host.Configuration // nil until it is read
 
@@ -141,6 +143,7 @@ type settings struct {
 	width     int           // the steps of a recipe at once, 0 for what it says
 	processes int           // of agents of other programs at once, 0 for the default
 	guest     bool          // a model started the run
+	yes       bool          // to the plan of ralph
 }
 
 func newApp(cfg *host.Config, opt *Options) *app {
@@ -191,7 +194,7 @@ func newApp(cfg *host.Config, opt *Options) *app {
 
 // open opens the host of the program. It tells people what this call of the command does.
 func (a *app) open() {
-	a.cfg.Notice = a.told
+	a.cfg.Notice, a.notices = a.told, &sync.Map{}
 	a.cfg.Passed = func(text string) { a.told(text + "; look at them and decide: " + a.hint("trust")) }
 	a.cfg.Warn = func(text string) {
 		if !a.set.Quiet {
@@ -220,13 +223,16 @@ func (a *app) chosen() host.Settings {
 	return host.Settings{
 		DataDir: a.set.dataDir, Store: a.set.store, Origin: storeOrigin(a), KeyFile: a.set.keyFile, Volatile: a.set.volatile, Offline: a.set.offline, OTel: a.set.otel,
 		Model: a.set.model, UserModel: userModel, TurnTimeout: a.set.turn, Concurrency: a.set.width, AgentProcesses: a.set.processes, Rules: rules,
-		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives, Guest: a.set.guest, Worker: a.worker,
+		OnAsk: a.set.leave.onAsk, Headless: a.set.leave.headless, TrustProject: a.set.leave.trustProject, Replay: a.replays, Fresh: a.lives, Guest: a.set.guest, Yes: a.set.yes, Worker: a.worker,
 	}
 }
 
-// told prints the host's notices about a run that begins or a project that is started.
+// told prints the host's notices about a run that begins or a project that is started, each once: every agent of a run starts the project's tools.
 func (a *app) told(text string) {
-	if !a.set.Quiet && (a.starts || a.current != "" && !a.programs()) {
+	if a.set.Quiet || !a.starts && (a.current == "" || a.programs()) {
+		return
+	}
+	if _, again := a.notices.LoadOrStore(text, true); !again {
 		a.tty.Notify(transcript.Line(text))
 	}
 }
@@ -234,6 +240,7 @@ func (a *app) told(text string) {
 // run runs the command that the arguments name, and prints its error.
 func (a *app) run(ctx context.Context) (code int) {
 	if a.wrong != nil {
+		a.early()
 		return a.fail(a.wrong)
 	}
 	defer func() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep"
 	"github.com/superstep-dev/superstep/internal/arguments"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
@@ -31,10 +32,10 @@ func addContinue(a *app, cmd *cobra.Command, ref *string) {
 	})
 }
 
-// isRef matches a first word that names a run and is not a message. After --, it is a message.
+// isRef matches a single word that names a run and is not a message. After --, it is a message.
 var isRef = regexp.MustCompile(`^(@last|@-[0-9]+|[0-9a-f]{8})$`)
 
-// continueRun sends a message to a run: the words of the command line, of which the first may name the run.
+// continueRun sends a message to a run. Of several words of the command line the first names the run, so that a typo sends nothing to another.
 func continueRun(ctx context.Context, a *app, name, ref string, g *arguments.Given, r *running, ans tui.Answers) error {
 	w, err := chooseWorkflow(a, name)
 	if err != nil {
@@ -49,8 +50,15 @@ func continueRun(ctx context.Context, a *app, name, ref string, g *arguments.Giv
 	case g.Flags.Changed("model"):
 		return usage("--model: a run that is continued keeps its model; leave the flag out, or start a new run")
 	}
-	if ref == newest && len(g.Words) > 0 && isRef.MatchString(g.Words[0]) {
+	input := len(g.Words) == 0 || g.Words[0] == "--" || strings.Contains(g.Words[0], "=")
+	if ref == newest && !input && (len(g.Words) > 1 || isRef.MatchString(g.Words[0])) {
+		quoted := a.hint("run", w.Name, "--continue", clean.Shell(strings.Join(g.Words, " ")))
 		ref, g.Words = g.Words[0], g.Words[1:]
+		if _, _, err := findRun(ctx, a, ref); err != nil {
+			e := *classify(err)
+			e.Next = append(e.Next, "the message is one argument: "+quoted)
+			return &e
+		}
 	}
 	message, err := messageOf(a, w, g)
 	if err != nil {

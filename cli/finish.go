@@ -109,8 +109,8 @@ func finishRun(a *app, s *tui.Session, stream *events.Stream, e *ending) error {
 }
 
 const (
-	mostCompleted = 10 // steps that completed lists
-	mostLines     = 60 // of an open question, at the end of a command
+	mostSteps = 10 // that a summary lists
+	mostLines = 60 // of an open question, at the end of a command
 )
 
 // completed returns the finished steps of a run, each with the beginning of its output.
@@ -130,10 +130,32 @@ func completed(r *transcript.Run) []string {
 		}
 		out = append(out, line)
 	}
-	if n := len(out) - mostCompleted; n > 0 {
-		out = append(out[:mostCompleted:mostCompleted], fmt.Sprintf("and %d more", n))
+	return out
+}
+
+// failedSteps returns the steps of a run that failed although it goes on, each with the reason.
+func failedSteps(r *transcript.Run) []string {
+	var out []string
+	for _, t := range r.Tasks {
+		if t.Parent == nil && t.State == transcript.Failed {
+			out = append(out, t.Label()+": "+transcript.Line(t.Error))
+		}
 	}
 	return out
+}
+
+// listSteps lists what became of steps of a paused run.
+func listSteps(a *app, how string, steps []string) {
+	for i, line := range steps {
+		switch i {
+		case 0:
+			a.err.line("  " + how + " steps so far:")
+		case mostSteps:
+			a.err.line(fmt.Sprintf("    and %d more", len(steps)-i))
+			return
+		}
+		a.err.line(a.tty.Wrap("    " + line))
+	}
 }
 
 // summarize prints the summary of a run.
@@ -154,10 +176,11 @@ func summarize(a *app, s *tui.Session, e *ending) {
 	for _, line := range lacking(e.run) {
 		a.err.line("  " + line)
 	}
-	if done := completed(e.run); len(e.open) > 0 && len(done) > 0 {
-		a.err.line("  Completed steps so far:")
-		for _, line := range done {
-			a.err.line(a.tty.Wrap("    " + line))
+	if len(e.open) > 0 {
+		listSteps(a, "Completed", completed(e.run))
+		listSteps(a, "Failed", failedSteps(e.run))
+		if denied := withoutLeave(e.run, e.id); denied != nil {
+			a.err.line(a.tty.Wrap("  " + denied.Next[0]))
 		}
 	}
 	for _, q := range e.open {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	nodes "github.com/superstep-dev/superstep/graph/node"
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/builtin/research"
 	"github.com/superstep-dev/superstep/internal/offline"
@@ -104,6 +105,10 @@ func flows(env func(string) string) ([]*workflow.Workflow, error) {
 	tip.OnError = graph.Skip
 	same := func(s values) (values, error) { return s, nil }
 	add(simple("tip", "Pays, or does without", graph.Sub("tips", chain("tips", tip), same, same)))
+	ls := func(name string) node {
+		return host.Tool(name, "ls", nodes.Args[values]{Static: map[string]any{"path": "."}}, func(values, string) (values, error) { return nil, nil })
+	}
+	add(simple("thrice", "Lists a folder", graph.Sub("lists", chain("lists", ls("one"), ls("two"), ls("three")), same, same)))
 	add(versions(env))
 	add(leaving())
 	if cache := env("TEST_RESEARCH"); cache != "" {

@@ -26,7 +26,7 @@ even if it is not in this store.`,
 		RunE:    func(cmd *cobra.Command, args []string) error { return collectBranches(cmd.Context(), a, args, dry) },
 	}
 	gc.Flags().BoolVar(&dry, "dry-run", false, "remove nothing, only say what would be")
-	cmd := &cobra.Command{Use: "ralph", Short: "Clean up after the workflow ralph", Example: examples(a.cfg.Name, "ralph gc", ""), Args: none,
+	cmd := &cobra.Command{Use: "ralph", Short: "Remove what runs of the workflow ralph left in a repository", Example: examples(a.cfg.Name, "ralph gc", ""), Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(gc)
 	return cmd

@@ -108,7 +108,7 @@ func trustRecipe(a *app, d *host.Decision, why error) error {
 	if !a.tty.Asks() || d.Digest == "" {
 		return refused
 	}
-	items, err := askDecisions(a, []host.Decision{*d})
+	items, err := askDecisions(a, []host.Decision{*d}, []string{d.Name})
 	if err != nil {
 		return err
 	}

@@ -50,11 +50,11 @@ var groups = []struct {
 	id, title string
 	commands  string
 }{
-	{"run", "Run:", "run runs console ralph demo schedule worker serve"},
+	{"run", "Run:", "run runs console demo schedule worker serve"},
 	{"write", "Write recipes:", "init lint eval workflows"},
 	{"use", "Agents and models:", "agents tools skills models memory"},
 	{"allow", "Permissions:", "trust permissions sandbox"},
-	{"self", "This command:", "config doctor completion help man version"},
+	{"self", "This command:", "config doctor completion help man ralph version"},
 }
 
 // group puts the commands below their headings.
@@ -332,8 +332,12 @@ func unknownCommand(a *app, parent *cobra.Command, args []string) error {
 		hint = fmt.Sprintf("; did you mean `%s`?", path)
 	}
 	if !parent.HasParent() {
-		if w, err := a.host().Workflows().Find(word); err == nil {
+		meant := map[string]string{"ask": "research", "chat": "agent"}
+		if w, err := a.host().Workflows().Find(cmp.Or(meant[word], word)); err == nil {
 			hint = fmt.Sprintf("; did you mean `%s run %s`?", a.cfg.Name, w.Name)
+			if word == "chat" {
+				hint = fmt.Sprintf("; a chat opens with `%s` alone, on a terminal, or with `%[1]s run %s --chat`", a.cfg.Name, w.Name)
+			}
 		}
 	}
 	var next []string

@@ -223,12 +223,16 @@ func newRunCommand(a *app) *cobra.Command {
 		}
 		if yes && args[0] != ralph {
 			return usage("--yes: only ralph asks about a plan; answer other questions ahead with --answer PATH=VALUE")
-		} else if yes {
-			r.answers = append(r.answers, "approve=approve")
 		}
 		ans, err := r.check(a)
+		if err == nil && yes {
+			err = a.byUser()
+		}
 		if err != nil {
 			return err
+		}
+		if a.set.yes = yes; yes && stopped != "" { // the run began without it
+			ans = append(ans, tui.Flag("--yes", "approve", "approve")...)
 		}
 		if r.queue, err = q.check(cmd, &r); err != nil {
 			return err
@@ -319,6 +323,11 @@ func runChosen(ctx context.Context, a *app, w *workflow.Workflow, g *arguments.G
 	}
 	if err != nil {
 		return a.inputsError(w, err)
+	}
+	if r.maxCost > 0 {
+		if p, err := a.host().Plan(w, &host.PlanOptions{Inputs: settled, Model: g.Model, Budget: r.budget()}); err == nil && p.Cost == nil {
+			return usage("--max-cost: what the run costs is "+p.CostWhy, "limit its tokens: --max-tokens N", "set its price: "+a.hint("models", "update", "FILE"))
+		}
 	}
 	if r.queue != nil {
 		return enqueueRun(ctx, a, w, g, r)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/live"
+	"github.com/superstep-dev/superstep/internal/summary"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
 	"github.com/superstep-dev/superstep/runlog"
@@ -145,16 +147,19 @@ func runsList(a *app) *cobra.Command {
 	var statuses []string
 	var limit int
 	var of string
+	var here bool
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, SuggestFor: []string{"ps", "status"}, Short: "List runs, the newest first", Args: none,
-		Example: examples(a.cfg.Name, "runs list", "", "runs list --status failed,paused --limit 5", "", "runs list -o json", ""),
+		Example: examples(a.cfg.Name, "runs list", "", "runs list --status failed,paused --limit 5", "", "runs list --here", "of this project alone",
+			"runs list -o json", ""),
 	}
+	cmd.Flags().BoolVar(&here, "here", false, "only the runs of this project, among which @last is the newest")
 	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only these: "+strings.Join(statusNames(), ", "))
 	cmd.Flags().IntVar(&limit, "limit", 20, "at most this many, 0 for all")
 	cmd.Flags().StringVar(&of, "of", "", "only the child runs of this run")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f := &runlog.Filter{}
-		if limit > 0 {
+		if limit > 0 && !here {
 			f.Limit = limit + 1 // to know whether there are more
 		}
 		for _, s := range statuses {
@@ -169,6 +174,9 @@ func runsList(a *app) *cobra.Command {
 		infos, err := a.family(cmd.Context(), f, of)
 		if err != nil {
 			return err
+		}
+		if here {
+			infos = slices.DeleteFunc(infos, func(i runlog.Info) bool { return summary.Elsewhere(&i, a.host().Dir()) })
 		}
 		tops := 0
 		more := slices.IndexFunc(infos, func(i runlog.Info) bool {
@@ -284,6 +292,10 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 	if costs {
 		table[0] = slices.Insert(table[0], 3, "COST")
 	}
+	folders := slices.ContainsFunc(list, func(i host.RunItem) bool { return i.Folder != "" && i.Folder != a.host().Dir() })
+	if folders {
+		table[0] = slices.Insert(table[0], len(table[0])-1, "FOLDER")
+	}
 	for n, i := range list {
 		age := inwords.Ago(time.Since(i.Created))
 		if i.Created.Unix() <= 0 { // that is what is damaged
@@ -297,6 +309,9 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 		if costs {
 			row = slices.Insert(row, 3, i.Cost.String())
 		}
+		if folders {
+			row = slices.Insert(row, len(row)-1, a.folderName(i.Folder))
+		}
 		table = append(table, row)
 	}
 	a.out.table(table, 0, a.tty.Width())
@@ -308,6 +323,17 @@ func printList(ctx context.Context, a *app, infos []runlog.Info) error {
 		}
 	}
 	return nil
+}
+
+// folderName returns the folder of a project for a listing.
+func (a *app) folderName(dir string) string {
+	if dir == a.host().Dir() {
+		return "."
+	}
+	if rel, err := filepath.Rel(a.host().Home(), dir); err == nil && filepath.IsLocal(rel) && dir != "" {
+		dir = filepath.Join("~", rel)
+	}
+	return transcript.Line(dir)
 }
 
 // why returns the listing's addition to the status: what a run waits for or where it failed, how far it is, and whether it was imported.

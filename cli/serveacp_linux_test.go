@@ -774,7 +774,7 @@ func TestACPTrust(t *testing.T) {
 	if strings.Contains(e.shown(), "/theirs") {
 		t.Error("it is offered")
 	}
-	e.has(e.prompt(id, "/theirs"), "wait for your decision", "some tools cannot be used: .mcp.json:1:2: the file ends", "You said /theirs")
+	e.has(e.prompt(id, "/theirs"), "not used until you decide: 1 item of this project", "some tools cannot be used: .mcp.json:1:2: the file ends", "You said /theirs")
 	f := d.open(false, "--trust-project")
 	f.session(d.dir)
 	f.shows("/theirs ")

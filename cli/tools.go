@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,20 +15,26 @@ import (
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/permit"
+	"github.com/superstep-dev/superstep/workflow"
 )
 
 // toolsCall calls a tool as an agent would. It is for authors of tools.
 func toolsCall(a *app) *cobra.Command {
 	var l leave
 	cmd := &cobra.Command{
-		Use: "call NAME [ARGUMENTS]", Short: "Call a tool as an agent would, with JSON arguments",
-		Example: examples(a.cfg.Name, `tools call read_file '{"path":"README.md"}'`, "", "tools call lint - < arguments.json", "",
+		Use: "call NAME [ARGUMENTS | key=value ...]", Short: "Call a tool as an agent would, with JSON arguments",
+		Example: examples(a.cfg.Name, `tools call read_file '{"path":"README.md"}'`, "", "tools call read_file path=README.md", "", "tools call lint - < arguments.json", "",
 			`tools call bash --ask bash '{"command":"go test ./..."}'`, "in the sandbox of agents; it is off without a rule"),
-		Args: nargs(1, 2, "tools call: name a tool, and give its arguments as a JSON object"),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) > 2 && !isPair(args[1]) {
+				return usage("tools call: name a tool, and give its arguments as a JSON object or as key=value")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			raw := "{}"
-			if len(args) == 2 {
-				raw = args[1]
+			raw, pairs := "{}", args[1:]
+			if len(pairs) > 0 && !isPair(pairs[0]) {
+				raw, pairs = pairs[0], nil
 			}
 			if raw == "-" {
 				if a.set.NoInput {
@@ -40,20 +47,26 @@ func toolsCall(a *app) *cobra.Command {
 				raw = string(b)
 			}
 			if !json.Valid([]byte(raw)) {
-				return usage("tools call: the arguments are not JSON; give an object such as '{\"path\":\"README.md\"}'")
+				return usage("tools call: the arguments are not JSON; give an object such as '{\"path\":\"README.md\"}', or path=README.md")
 			}
 			if _, err := l.rules(); err != nil {
 				return err
 			}
 			a.set.leave = l
-			return callTool(cmd.Context(), a, args[0], json.RawMessage(raw))
+			return callTool(cmd.Context(), a, args[0], json.RawMessage(raw), pairs)
 		},
 	}
 	l.add(cmd.Flags())
 	return cmd
 }
 
-func callTool(ctx context.Context, a *app, name string, args json.RawMessage) error {
+// isPair reports whether an argument of a tool is key=value and not JSON.
+func isPair(word string) bool {
+	key, _, ok := strings.Cut(word, "=")
+	return ok && !strings.ContainsAny(key, `{["`)
+}
+
+func callTool(ctx context.Context, a *app, name string, args json.RawMessage, pairs []string) error {
 	ctx, done := a.stoppable(ctx, func() {})
 	defer done()
 	s, err := startProject(ctx, a)
@@ -61,6 +74,14 @@ func callTool(ctx context.Context, a *app, name string, args json.RawMessage) er
 		return err
 	}
 	defer func() { _ = s.Close() }() // nothing was written
+	if t, ok := s.Tools().Get(name); ok && len(pairs) > 0 {
+		args, err = (&workflow.Workflow{Name: name, Inputs: t.Input}).Parse(pairs, nil, nil)
+		if wrong, ok := errors.AsType[*workflow.InputsError](err); ok {
+			return usage(fmt.Sprintf("tools call %s: %s", name, strings.Join(wrong.Problems, "; ")))
+		} else if err != nil {
+			return err
+		}
+	}
 	res, err := s.Call(ctx, name, args)
 	if ctx.Err() != nil {
 		return stopped(ctx, context.Cause(ctx))

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/host"
+	"github.com/superstep-dev/superstep/internal/clean"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
@@ -104,12 +105,12 @@ func decideItems(a *app, names []string, yes bool) error {
 	})
 	if len(items) == 0 {
 		if len(names) == 0 {
-			a.note("there is nothing to decide in " + h.Dir() + ": everything in the project, if anything, is trusted")
+			a.note("there is nothing to decide in " + h.Dir())
 		}
 		return printDecided(a, nil)
 	}
 	if !yes {
-		if items, err = askDecisions(a, items); err != nil {
+		if items, err = askDecisions(a, items, names); err != nil {
 			return err
 		}
 	}
@@ -149,15 +150,18 @@ func (a *app) note(text string) {
 	}
 }
 
-// askDecisions shows items to the user, and returns those that the user trusts.
-func askDecisions(a *app, items []host.Decision) ([]host.Decision, error) {
-	dir := a.host().Dir()
+// askDecisions shows items to the user, who has asked for those names or for all, and returns those that the user trusts.
+func askDecisions(a *app, items []host.Decision, names []string) ([]host.Decision, error) {
+	dir, again := a.host().Dir(), []string{"trust"}
+	for _, name := range names {
+		again = append(again, clean.Shell(transcript.Line(name)))
+	}
 	if !a.tty.Asks() {
 		if err := printDecisions(a, items, true); err != nil {
 			return nil, err
 		}
-		return nil, &Error{Exit: ExitPaused, Code: "untrusted", Message: fmt.Sprintf("%s of %s wait for a decision", inwords.Plural(len(items), "item"), dir),
-			Next: []string{"on a terminal: " + a.hint("trust"), "without being asked: " + a.hint("trust", "--yes")}}
+		return nil, &Error{Exit: ExitPaused, Code: "untrusted", Message: fmt.Sprintf("there is no terminal to ask on about %s of %s", inwords.Plural(len(items), "item"), dir),
+			Next: []string{"on a terminal: " + a.hint(again...), "without being asked: " + a.hint(append(again, "--yes")...)}}
 	}
 	a.err.line("In " + dir + ":\n")
 	for i := range items {
@@ -186,7 +190,7 @@ func askDecisions(a *app, items []host.Decision) ([]host.Decision, error) {
 		}
 	}
 	if len(out) == 0 {
-		a.err.line("nothing was changed; to decide later: " + a.hint("trust"))
+		a.err.line("nothing was changed; to decide later: " + a.hint(again...))
 		return nil, &Error{Exit: ExitDenied, Code: "denied", Message: "not trusted", shown: true}
 	}
 	return out, nil

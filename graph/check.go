@@ -299,7 +299,7 @@ func (c *compiler) checkRoutes() {
 		}
 	}
 	if len(trapped) > 0 && !slices.ContainsFunc(c.leads, func(b bool) bool { return !b }) {
-		c.report("no way out of %s; branch from one of them to graph.End", strings.Join(trapped, ", "))
+		c.report("no way out of %s; add a branch from there to graph.End", strings.Join(trapped, ", "))
 	}
 	if loop := c.endlessLoop(); loop != nil {
 		c.report("%s runs for ever: every step of it is an edge; put a branch in it", strings.Join(loop, " → "))

@@ -276,8 +276,8 @@ func apart(ctx context.Context) context.Context {
 	return context.WithValue(ctx, scopeKey{}, (*journal.Scope)(nil))
 }
 
-// Do performs an effect of a node at most once where possible: when the node is run again, after a
-// crash or for another attempt, Do returns the recorded outcome. The context must be the node's. The
+// Do performs an effect of a node and records its outcome: when the node is run again, after a
+// crash or for another attempt, Do returns that. The context must be the node's. The
 // key names the effect within its task, and each effect of a task needs a key of its own: a second
 // use in one attempt is a *journal.UsedError, unless the effect has failed. The key passed to fn is
 // equally stable, for services that accept idempotency keys. A crash between the effect and its

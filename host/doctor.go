@@ -53,11 +53,11 @@ func (h *Host) Doctor(ctx context.Context, conf *Configuration) []Check {
 		at += ", not there: the defaults apply"
 	}
 	must("configuration", at, conf.Err, h.cfg.Name+" config edit")
-	var err error
-	if _, missing := os.Stat(h.DataDir()); missing == nil { // else the first run creates it
-		err = writable(h.DataDir())
+	err := takesRuns(h.DataDir(), "--data-dir") // the first run creates it
+	if _, homeless := h.Place(); homeless != nil && h.cfg.Store == "" {
+		err = homeless
 	}
-	must("data folder", h.DataDir(), err, "make the folder writable, or set --data-dir to one that is")
+	must("data folder", h.DataDir(), err, "")
 	found, err := h.checkStore(ctx)
 	must("store", found, err, "check the address in --store, and that its server runs")
 	found, fix, err := h.checkProject()
@@ -79,7 +79,7 @@ func (h *Host) checkStore(ctx context.Context) (found string, err error) {
 		return "", err
 	}
 	if place.Path != "" {
-		if err := takesRuns(place.Path); err != nil {
+		if err := takesRuns(place.Path, "--store"); err != nil {
 			return "", err
 		}
 	}
@@ -100,8 +100,8 @@ func (h *Host) checkStore(ctx context.Context) (found string, err error) {
 const firstWrites = 1 << 20
 
 // takesRuns checks that the directory of a store can be written and has space, as a run needs it. It creates no directory: where there is none yet, the
-// next one above counts.
-func takesRuns(path string) error {
+// next one above counts. The flag moves it.
+func takesRuns(path, flag string) error {
 	dir := path
 	for info, err := os.Stat(dir); dir != filepath.Dir(dir) && (errors.Is(err, fs.ErrNotExist) || dir == path && err == nil && !info.IsDir()); info, err = os.Stat(dir) {
 		dir = filepath.Dir(dir)
@@ -109,7 +109,7 @@ func takesRuns(path string) error {
 	if err := tryWrite(dir, firstWrites); err != nil {
 		return &Error{
 			Code: "data_dir", Err: err, Message: fmt.Sprintf("cannot write %s: %v", dir, pathless(err)),
-			Next: []string{"make the folder writable, free disk space there, or set --store to another place"},
+			Next: []string{"make the folder writable, free disk space there, or set " + flag + " to another place"},
 		}
 	}
 	return nil

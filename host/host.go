@@ -80,6 +80,7 @@ type Settings struct {
 	Rules          string        // what agents may do, said with the run: a rule a line, such as "deny read_file(secret/**)"; messages call its source --deny
 	OnAsk          string        // what becomes of questions that nobody answers: wait, deny or fail; "" if nobody said
 	Headless       bool          // nobody can be asked
+	Yes            bool          // the user says yes to the plan of each run of ralph that starts
 	TrustProject   bool          // use everything of the project, without anybody having been asked
 	Guest          bool          // a model started the run: its inputs name files only as far as agents may use them
 	Worker         Worker        // bounds what a worker does; zero for a process that is none
@@ -160,7 +161,7 @@ func Open(_ context.Context, cfg *Config) (*Host, error) {
 	if c.Dir == "" {
 		c.Dir, _ = os.Getwd() // "" if the folder is gone
 	} else if !filepath.IsAbs(c.Dir) {
-		return nil, errors.New("the folder to work in is not absolute: " + c.Dir)
+		return h, errors.New("the folder to work in is not absolute: " + c.Dir)
 	}
 	if !c.Settled {
 		if err := h.configure(); err != nil {

@@ -16,6 +16,7 @@ type InboxItem struct {
 	Run      string              `json:"run"` // its ID
 	Title    string              `json:"title,omitempty"`
 	Workflow string              `json:"workflow"`
+	Folder   string              `json:"folder,omitempty"` // the project that it belongs to, "" if that is not known
 	Status   runlog.Status       `json:"status"` // of the run, as the store lists it
 	Path     string              `json:"path"`   // of the task that asks, its address with Key
 	Key      string              `json:"key"`
@@ -51,7 +52,7 @@ func (h *Host) inbox(ctx context.Context, store runlog.Store) (items []InboxItem
 		}
 		for k, q := range sum.Questions {
 			item := InboxItem{
-				Run: info.ID, Title: transcript.Line(info.Title), Workflow: info.Workflow, Status: info.Status, Path: q.Path, Key: q.Key,
+				Run: info.ID, Title: transcript.Line(info.Title), Workflow: info.Workflow, Folder: sum.Folder, Status: info.Status, Path: q.Path, Key: q.Key,
 				Task: (&transcript.Task{Path: q.Path}).Label(), Agent: transcript.Line(q.Agent), Kind: q.Kind, Text: transcript.Line(q.Text), Asked: q.Asked,
 			}
 			if k == len(sum.Questions)-1 {
@@ -60,7 +61,7 @@ func (h *Host) inbox(ctx context.Context, store runlog.Store) (items []InboxItem
 			items = append(items, item)
 		}
 		if sum.Waits == summary.Budget && info.Status == runlog.Paused {
-			items = append(items, InboxItem{Run: info.ID, Title: transcript.Line(info.Title), Workflow: info.Workflow, Status: info.Status,
+			items = append(items, InboxItem{Run: info.ID, Title: transcript.Line(info.Title), Workflow: info.Workflow, Folder: sum.Folder, Status: info.Status,
 				Text: "its budget is used up", Asked: info.Updated})
 		}
 	}

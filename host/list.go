@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/superstep-dev/superstep/internal/catalog"
 	"github.com/superstep-dev/superstep/internal/script"
@@ -28,6 +29,16 @@ func (p *project) checkTools(ctx context.Context) (_ []catalog.Item, problems []
 	defer func() { err = errors.Join(err, in.Close()) }()
 	tools, told := p.load(ctx, in, nil)
 	entries := p.tools()
+	for i := range entries {
+		if e := &entries[i]; e.Kind == string(script.Module) && e.State == catalog.Usable { // some of what a module exports is no tool
+			names := slices.DeleteFunc(slices.Clone(e.Tools), func(name string) bool {
+				return !slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.Name == name })
+			})
+			if len(names) > 0 {
+				e.Tools, e.Description = names, "tools: "+strings.Join(names, ", ")
+			}
+		}
+	}
 	for _, x := range told {
 		problems = append(problems, catalog.Problem{Kind: "tools", File: x.File, Line: x.Line, Col: x.Column, Text: x.Text, Warning: x.Warning})
 		for i := range entries {

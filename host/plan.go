@@ -18,6 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/permit"
 	"github.com/superstep-dev/superstep/workflow"
 )
 
@@ -96,6 +97,8 @@ func (h *Host) need(s *recipe.Step, inputs map[string]any) *PlanNeed {
 		return nil
 	}
 	n.Decision, n.Reason, n.Always = v.Decision, v.Reason, v.Always
+	never := func(r permit.Rule) bool { return r.Decision == tool.Deny && r.Tool == n.Tool && r.Pattern == "" && r.Ignored == "" }
+	n.Open = n.Open && v.Always != n.Tool && !slices.ContainsFunc(policy.List(), never) // else no argument changes the decision
 	if n.Open {
 		n.Decision = tool.Ask
 	} else {
@@ -430,6 +433,8 @@ func (h *Host) price(out *Plan) {
 		bound(0, "no step asks a model")
 	case len(out.Agents) > 0 && !slices.ContainsFunc(out.Agents, func(x PlanAgent) bool { return cmp.Or(x.Model, h.cfg.Model) != offline.Name }):
 		bound(0, "the model offline is a part of the program")
+	case budget != nil && budget.Cost > 0 && budget.Tokens == 0 && h.unpriced(out) != "":
+		out.CostWhy = fmt.Sprintf("not known: model %s tells no price, so a limit on money does not hold for it", h.unpriced(out))
 	case budget != nil && budget.Cost > 0:
 		bound(budget.Cost, "the run pauses there")
 	case budget != nil && budget.Tokens > 0:
@@ -442,6 +447,19 @@ func (h *Host) price(out *Plan) {
 	default:
 		out.CostWhy = "not known: models read and write as much as they want; bound it with --max-cost or --max-tokens"
 	}
+}
+
+// unpriced returns the first model of the plan whose cost cannot be counted, "" if there is none. What agents of other programs report is counted.
+func (h *Host) unpriced(out *Plan) string {
+	for _, x := range out.Agents {
+		if x.Model == "" || isExternal(x.Model) {
+			continue
+		}
+		if _, info, err := h.OpenModel(x.Model); err == nil && info.Price == nil {
+			return info.Name
+		}
+	}
+	return ""
 }
 
 // dearest returns what so many tokens cost with the dearest of the models.

@@ -61,7 +61,7 @@ func (h trees) prepare(in *ralph.Inputs) error {
 	if err != nil {
 		return err
 	}
-	in.Rules, in.OnAsk = texts(p.rules), cmp.Or(in.OnAsk, h.cfg.OnAsk)
+	in.Rules, in.OnAsk, in.Yes = texts(p.rules), cmp.Or(in.OnAsk, h.cfg.OnAsk), h.cfg.Yes
 	found, err := p.prepare("planner", in.Model)
 	if err != nil && in.Model == "" && isExternal(in.Agent) { // it plans and reviews, too
 		found, err = p.prepare("planner", in.Agent)

@@ -56,13 +56,14 @@ type RunItem struct {
 	Nodes  int              `json:"nodes,omitempty"`     // of its graph, 0 if they are not known
 	Failed string           `json:"failed_in,omitempty"` // the task for which it failed, or is partial
 	Tokens int64            `json:"tokens,omitempty"`
-	Cost   *transcript.Cost `json:"cost,omitempty"` // nil if that is not known
+	Cost   *transcript.Cost `json:"cost,omitempty"`   // nil if that is not known
+	Folder string           `json:"folder,omitempty"` // the project that it belongs to, "" if that is not known
 }
 
 // NewRunItem returns a run for a listing, which lacks the budget that is short, if it is non-nil, and was imported if it has an
 // origin.
 func NewRunItem(i *runlog.Info, short *runlog.BudgetError, o *Origin) RunItem {
-	item := RunItem{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, "", "", i.Parent, i.IsChild(), o, "", nil, 0, 0, 0, 0, "", 0, nil}
+	item := RunItem{i.ID, i.Workflow, i.Title, i.Status, i.Created, i.Updated, i.Owner, "", "", i.Parent, i.IsChild(), o, "", nil, 0, 0, 0, 0, "", 0, nil, ""}
 	if short != nil {
 		item.Reason = short.FailureCode()
 	}
@@ -128,7 +129,7 @@ func (h *Host) runItems(ctx context.Context, store runlog.Store, infos []runlog.
 
 // describe adds what the summary of the run says.
 func (r *RunItem) describe(s *summary.Summary, now time.Time) {
-	r.Waits, r.Until, r.Open, r.Step, r.Done, r.Nodes, r.Failed, r.Tokens = s.Waits, s.Until, s.Open, s.Steps, s.Done, s.Of, s.Failed, s.Tokens
+	r.Waits, r.Until, r.Open, r.Step, r.Done, r.Nodes, r.Failed, r.Tokens, r.Folder = s.Waits, s.Until, s.Open, s.Steps, s.Done, s.Of, s.Failed, s.Tokens, s.Folder
 	switch {
 	case s.Waits == summary.Budget, s.Waits == summary.Message:
 		r.Reason = s.Waits

@@ -26,7 +26,7 @@ func (h *Host) Place() (runlog.Place, error) {
 	case len(h.cfg.Stores) == 0:
 		return runlog.Place{Kind: "memory"}, nil
 	case h.cfg.Store == "" && h.homeless():
-		return runlog.Place{}, mistake("there is no home folder to keep runs in (HOME is not set); set HOME, --data-dir or --store")
+		return runlog.Place{}, mistaken(errors.New("there is no home folder to keep runs in (HOME is not set)"), "set HOME, --data-dir or --store")
 	case h.cfg.Store == "":
 		return runlog.Place{Kind: "sqlite", Path: filepath.Join(h.DataDir(), h.cfg.Name+".db")}, nil
 	}

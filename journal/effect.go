@@ -69,7 +69,7 @@ func (e *DivergedError) Error() string {
 		"start a new run, or go back to the version that began it", e.Path, e.Key)
 }
 
-// Do performs an effect at most once where possible: if an outcome is recorded, Do returns it. If only an intent is recorded, Do repeats the effect if
+// Do performs an effect and records its outcome; if one is recorded, Do returns it. If only an intent is recorded, Do repeats the effect if
 // it is repeatable, and otherwise asks a user (*WaitError). A failure is recorded too, but the next Do tries again. The outcome is durable when Do
 // returns. If the budget does not cover the effect, it does not begin (*BudgetError). In one attempt of the task, the key of an effect that has succeeded
 // cannot be used again (*UsedError), see [Scope.Attempt].

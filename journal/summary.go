@@ -177,7 +177,10 @@ func (s *summing) note(v *recovered, r *runlog.Record, data any, counted bool) {
 	case *runlog.RunPaused:
 		s.paused = d
 	case *runlog.RunStarted:
-		s.now.Imported, s.now.Child, s.now.Queue = d.Imported != nil, d.Child != nil, d.Queue
+		s.now.Imported, s.now.Child, s.now.Queue, s.now.Folder = d.Imported != nil, d.Child != nil, d.Queue, d.Folder
+		if d.Imported != nil {
+			s.now.Folder = d.Imported.Dir
+		}
 	case *runlog.RunResumed:
 		s.paused, s.now.Failed = nil, ""
 		s.tops, s.working = maps.Clone(s.tops), 0

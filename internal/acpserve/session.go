@@ -16,6 +16,7 @@ import (
 
 	"github.com/superstep-dev/superstep/host"
 	"github.com/superstep-dev/superstep/internal/arguments"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/question"
 	"github.com/superstep-dev/superstep/internal/transcript"
 	"github.com/superstep-dev/superstep/internal/tui"
@@ -320,7 +321,7 @@ func (x *session) greet() {
 	}
 	if c, err := x.folder.Catalog(x.ctx); err == nil {
 		if c.Untrusted > 0 {
-			x.say(fmt.Sprintf("_%d items of this project wait for your decision and are not used: `%s trust`_", c.Untrusted, x.server.opt.Name))
+			x.say(fmt.Sprintf("_not used until you decide: %s of this project: `%s trust`_", inwords.Plural(c.Untrusted, "item"), x.server.opt.Name))
 		}
 		if c.Broken != "" {
 			x.say(fenced(transcript.Clean(c.Broken)))

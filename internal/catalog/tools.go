@@ -155,7 +155,7 @@ func (c *Catalog) Tools(check func(script.Found) []script.Problem) []Item {
 		case f.Kind == script.Command:
 			e.Description = "runs " + strings.Join(f.Command, " ")
 		default:
-			e.Description = "tools: " + strings.Join(f.Names, ", ")
+			e.Description = offers(f)
 		}
 		if at, twice := byName[e.Name]; twice {
 			out[at].Overrides = append(out[at].Overrides, e.Source+" "+e.Path)

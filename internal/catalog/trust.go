@@ -287,7 +287,7 @@ func (c *Catalog) scriptDetail(f *script.Found) string {
 		b.WriteString("; also loads what it names only when it runs, which is not covered")
 	}
 	if len(f.Names) > 0 {
-		fmt.Fprintf(&b, "; tools: %s", strings.Join(f.Names, ", "))
+		b.WriteString("; " + offers(f))
 	}
 	if len(f.Env) > 0 {
 		fmt.Fprintf(&b, "; sees the variables %s", strings.Join(f.Env, ", "))
@@ -299,6 +299,14 @@ func (c *Catalog) scriptDetail(f *script.Found) string {
 		b.WriteString("; " + line)
 	}
 	return b.String()
+}
+
+// offers names the tools of a file. What a module exports need be no tool, which is known once it runs.
+func offers(f *script.Found) string {
+	if f.Kind == script.Module && len(f.Names) > 1 {
+		return "tools, at most: " + strings.Join(f.Names, ", ")
+	}
+	return "tools: " + strings.Join(f.Names, ", ")
 }
 
 // named returns the additional files that a command may read because it names them.

@@ -44,6 +44,7 @@ insert into t(t, rank) values('automerge', 0);
 
 type builder struct {
 	dir, cache string
+	temporary  string // the folder that is removed with the index, "" if that is kept
 	root       *os.Root
 	progress   func(int, int, int64)
 	excluded   func(string) bool
@@ -164,9 +165,19 @@ func (b *builder) rebuild(ctx context.Context, found []file) ([]*sqlite.Conn, er
 // publish creates a new cache file: prepare fills it, and change modifies the resulting database.
 // The file appears under its name complete and durable, or not at all.
 func (b *builder) publish(prepare func(*os.File) error, change func(*sqlite.Conn) error) (conns []*sqlite.Conn, err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(b.cache), "build-*.tmp") // mode 0600
+	const pattern = "build-*.tmp"
+	tmp, err := os.CreateTemp(filepath.Dir(b.cache), pattern) // mode 0600
+	if unusable := err; err != nil && b.temporary == "" {
+		if b.temporary, err = os.MkdirTemp("", "superstep-index-*"); err == nil {
+			b.cache = filepath.Join(b.temporary, filepath.Base(b.cache))
+			tmp, err = os.CreateTemp(b.temporary, pattern)
+		}
+		if err != nil {
+			err = errors.Join(unusable, err)
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%w; set another cache folder", err)
+		return nil, fmt.Errorf("%w; set SUPERSTEP_CACHE_DIR to a folder that can be written", err)
 	}
 	name := tmp.Name()
 	defer func() {

@@ -30,7 +30,8 @@ import (
 // Options of Open. Nil means the defaults.
 type Options struct {
 	// CacheDir is where index files are kept, made with mode 0700 if it is missing.
-	// Defaults to superstep/docindex in the user's cache folder.
+	// Defaults to superstep/docindex in the user's cache folder. If it cannot be written, the
+	// index is in a temporary folder until it is closed.
 	CacheDir string
 	// Progress, if set, is called by Open, on the goroutine of its caller, with how many of all files
 	// and how many bytes it has read so far.
@@ -95,14 +96,15 @@ type Stats struct {
 
 // An Index finds text in a folder. Its methods may be called from several goroutines.
 type Index struct {
-	dir   string
-	embed func(context.Context, []string) ([][]float32, error) // nil for none
-	root  *os.Root
-	conns chan *sqlite.Conn // idle ones; taking one is the right to use it
-	stats Stats
-	out   []string // files that Options.Excluded named
-	close func() error
-	words func() (lexicon, error)
+	dir       string
+	temporary string                                               // see builder
+	embed     func(context.Context, []string) ([][]float32, error) // nil for none
+	root      *os.Root
+	conns     chan *sqlite.Conn // idle ones; taking one is the right to use it
+	stats     Stats
+	out       []string // files that Options.Excluded named
+	close     func() error
+	words     func() (lexicon, error)
 
 	mu    sync.Mutex
 	known map[string]int // frequencies by term
@@ -139,6 +141,7 @@ func Open(ctx context.Context, dir string, opts *Options) (*Index, error) {
 	db, stats, err := b.bringUpToDate(ctx)
 	if err != nil {
 		root.Close()
+		os.RemoveAll(b.temporary)
 		if errors.Is(context.Cause(ctx), slow) {
 			slow.Files, slow.Bytes = b.found, b.bytes
 			err = slow
@@ -149,7 +152,7 @@ func Open(ctx context.Context, dir string, opts *Options) (*Index, error) {
 		return nil, fmt.Errorf("index of %s: %w", dir, err)
 	}
 	stats.Bytes = b.bytes
-	ix := &Index{dir: dir, embed: o.Embed, root: root, stats: stats, out: b.out, known: make(map[string]int), docs: make(map[string]*document)}
+	ix := &Index{dir: dir, temporary: b.temporary, embed: o.Embed, root: root, stats: stats, out: b.out, known: make(map[string]int), docs: make(map[string]*document)}
 	ix.conns = make(chan *sqlite.Conn, len(db))
 	for _, c := range db {
 		ix.conns <- c
@@ -175,13 +178,11 @@ func places(dir, cacheDir string) (abs, cache string, err error) {
 	if cacheDir == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
-			return "", "", fmt.Errorf("index of %s: no cache folder: %w; set one", dir, err)
+			return "", "", fmt.Errorf("index of %s: no cache folder: %w; set SUPERSTEP_CACHE_DIR", dir, err)
 		}
 		cacheDir = filepath.Join(user, "superstep", "docindex")
 	}
-	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
-		return "", "", fmt.Errorf("index of %s: %w; set another cache folder", dir, err)
-	}
+	_ = os.MkdirAll(cacheDir, 0o700) // else the index is put elsewhere, see publish
 	sum := sha256.Sum256([]byte(abs))
 	return abs, filepath.Join(cacheDir, fmt.Sprintf("%s-v%d.db", hex.EncodeToString(sum[:12]), format)), nil
 }
@@ -204,7 +205,7 @@ func (ix *Index) release() error {
 		errs = append(errs, (<-ix.conns).Close())
 	}
 	close(ix.conns)
-	return errors.Join(append(errs, ix.root.Close())...)
+	return errors.Join(append(errs, ix.root.Close(), os.RemoveAll(ix.temporary))...)
 }
 
 var errClosed = errors.New("index is closed")

@@ -80,8 +80,7 @@ func TestDecision(t *testing.T) {
 	}
 }
 
-// What refuses has the same number at every question about a call and at every gate, and what cannot be chosen keeps
-// its own.
+// The choices are numbered without a gap, and what cannot be chosen keeps its number.
 func TestMenu(t *testing.T) {
 	t.Parallel()
 	all, some := []string{"once", "run", "always", "deny"}, []string{"once", "run", "deny"}
@@ -107,16 +106,19 @@ func TestMenu(t *testing.T) {
 		},
 		"a gate": {
 			runlog.Question{Kind: runlog.QuestionGate, Options: []string{"approve", "edit: …", "reject"}, Schema: gate},
-			[]string{"1 approve approve", "2 edit edit: … go on with another text", "4 reject reject", "5 reject and say why reject"},
+			[]string{"1 approve approve", "2 edit edit: … go on with another text", "3 reject reject", "4 reject and say why reject"},
 		},
 		"a gate without a text, from before": {
 			runlog.Question{Key: "gate", Options: []string{"approve", "reject"}, Schema: gate},
-			[]string{"1 approve approve", "2 edit - not available: there is nothing to edit", "4 reject reject", "5 reject and say why reject"},
+			[]string{"1 approve approve", "2 edit - not available: there is nothing to edit", "3 reject reject", "4 reject and say why reject"},
 		},
 		"any other": {runlog.Question{Options: []string{"deny", "once"}, Default: json.RawMessage(`"once"`)}, []string{"1 deny deny", "2 once once (default)"}},
 	} {
 		var got []string
-		for _, m := range Menu(&c.q) {
+		for i, m := range Menu(&c.q) {
+			if m.Key != i+1 {
+				t.Errorf("%s: choice %d has the number %d", name, i+1, m.Key)
+			}
 			answer := m.Answer
 			if answer == "" {
 				answer = "-"

@@ -30,14 +30,14 @@ func Kind(q *runlog.Question) runlog.QuestionKind {
 
 // A Choice is an answer that is offered at the terminal.
 type Choice struct {
-	Key    int    // what to type for it; the same for each kind of question, whatever else is offered
+	Key    int    // what to type for it: from 1, in order, also of those that cannot be chosen
 	Answer string // "" if it cannot be chosen
 	Name   string
 	Note   string // what comes of it, or why it cannot be chosen
 	Why    bool   // a reason is asked for
 }
 
-// Menu returns the choices of a question. That of refusing is always 4, with a reason 5.
+// Menu returns the choices of a question. What is not available for a call or at a gate keeps its number.
 func Menu(q *runlog.Question) []Choice {
 	var out []Choice
 	switch Kind(q) {
@@ -72,8 +72,8 @@ func Menu(q *runlog.Question) []Choice {
 			edit.Answer, edit.Note = "edit: …", "go on with another text"
 		}
 		out = []Choice{
-			{Key: 1, Answer: "approve", Name: "approve"}, edit, {Key: 4, Answer: "reject", Name: "reject"},
-			{Key: 5, Answer: "reject", Name: "reject and say why", Why: true},
+			{Key: 1, Answer: "approve", Name: "approve"}, edit, {Key: 3, Answer: "reject", Name: "reject"},
+			{Key: 4, Answer: "reject", Name: "reject and say why", Why: true},
 		}
 	default:
 		for i, o := range q.Options {

@@ -41,6 +41,8 @@ type Summary struct {
 	Imported bool       `json:"imported,omitempty"` // the run, or one that it is a fork of, was made of a file
 	Child    bool       `json:"child,omitempty"`    // a task of another run waits for it, see runlog.Info.IsChild
 
+	Folder string `json:"folder,omitempty"` // the project that the run belongs to, "" if it is not known
+
 	Queue *runlog.Queue `json:"queue,omitempty"` // of a run that began queued
 
 	Open      int        `json:"open,omitempty"`      // questions that need an answer of a person
@@ -100,10 +102,18 @@ func (s *Summary) Encode(redact func(json.RawMessage) json.RawMessage) string {
 			out.Questions = out.Questions[:n-1]
 		case out.Failed != "":
 			out.Failed = ""
-		default:
+		case out.Of > 0:
 			out.Seen, out.Of, out.Done = nil, 0, 0
+		default:
+			out.Folder = ""
 		}
 	}
+}
+
+// Elsewhere reports whether a listed run belongs to another project than that of the folder. A run that does not tell belongs to all, and all to "".
+func Elsewhere(info *runlog.Info, folder string) bool {
+	s := Of(info)
+	return folder != "" && s != nil && s.Folder != "" && s.Folder != folder
 }
 
 // Of returns the summary of a listed run. It returns nil if it has none, as do runs that no journal has written: those of older versions, and those that

@@ -27,11 +27,21 @@ type given struct {
 }
 
 // String returns the answer as it was given, for errors.
-func (g *given) String() string { return g.where + " " + clean.Shell(g.text) }
+func (g *given) String() string {
+	if g.text == "" {
+		return g.where
+	}
+	return g.where + " " + clean.Shell(g.text)
+}
 
 // Answers are answers given in advance. Several answers for one path are used for its questions in
 // turn.
 type Answers []*given
+
+// Flag returns the answer to the questions of a task that a flag without a value stands for.
+func Flag(flag, path, value string) Answers {
+	return Answers{{path: path, value: value, where: flag}}
+}
 
 // ParseAnswers reads answers such as PATH=value and PATH:KEY=value. Errors begin with where they were given, such as a flag.
 func ParseAnswers(where string, texts []string) (Answers, error) {

@@ -80,9 +80,9 @@ func TestCardKinds(t *testing.T) {
 			Schema: json.RawMessage(`{"type":"array","items":{"enum":["a","b","c"]},"uniqueItems":true}`)},
 			func(d *cardDesk) { d.press("3", "1", "up", "space", "space", "down", "space", "enter") }, `["b","c"] by person`},
 		"approve": {gateAsks("Go on?"), func(d *cardDesk) { d.press("1") }, `"approve" by person`},
-		"reject":  {gateAsks("Go on?"), func(d *cardDesk) { d.press("4") }, `"reject" by person`},
+		"reject":  {gateAsks("Go on?"), func(d *cardDesk) { d.press("3") }, `"reject" by person`},
 		"why": {gateAsks("Go on?"), func(d *cardDesk) {
-			d.press("5")
+			d.press("4")
 			d.write("it is 1: late")
 			d.press("enter")
 		}, `"reject: it is 1: late" by person`},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -63,6 +64,9 @@ func (t *Terminal) waitingLines(q *host.InboxItem, w int) []string {
 	name := transcript.Line(q.Workflow)
 	if title := transcript.Line(q.Title); title != "" {
 		name += "  " + t.pal.Dim(title)
+	}
+	if q.Folder != "" && t.catalog != nil && q.Folder != t.catalog.Folder {
+		name += "  " + t.pal.Dim("in "+transcript.Line(filepath.Base(q.Folder)))
 	}
 	left := t.pal.Yellow("?") + " " + q.Run + "  "
 	return []string{

@@ -142,25 +142,12 @@ func (p *prompting) line(label string) (line string, ok bool) {
 	return line, ok
 }
 
-// numbers lists the numbers of choices: 1, 2, 4 or 5.
-func numbers(menu []question.Choice) string {
-	var out []string
-	for _, c := range menu {
-		out = append(out, strconv.Itoa(c.Key))
-	}
-	last := len(out) - 1
-	return strings.Join(out[:last], ", ") + " or " + out[last]
-}
-
 // one asks for one value.
 func (p *prompting) one() (json.RawMessage, bool) {
 	q := p.q
 	wanted := ""
 	if n := len(p.menu); n > 0 {
-		wanted = fmt.Sprintf(" %d-%d", p.menu[0].Key, p.menu[n-1].Key)
-		if p.menu[n-1].Key != n { // a gate has no third choice
-			wanted = " " + numbers(p.menu)
-		}
+		wanted = fmt.Sprintf(" 1-%d", n)
 		if q.Several() {
 			wanted += ", several with commas"
 		}

@@ -8,8 +8,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/superstep-dev/superstep/internal/modeltest"
 )
 
 // more returns a site whose planner first plans task 1, and task 2 when the user asks for it.
@@ -45,6 +48,33 @@ func TestTold(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, lastOf(out))
 	}
 	s.merged(run)
+}
+
+// TestYes stops before the plan that its user has said yes to is made: whoever resumes the run is not asked. What no command checks is told at both ends.
+func TestYes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, pair()[:1])
+	think := s.think
+	var up atomic.Bool
+	s.server = modeltest.NewServer(t, func(r *modeltest.ParsedRequest) modeltest.Reply {
+		if !up.Load() {
+			return modeltest.Reply{Status: 400, Message: "no such model"}
+		}
+		return think(r)
+	}, nil)
+	if out, code := s.superstep("", "run", "ralph", "Build all of it", "--yes", "-o", "jsonl"); code != 1 {
+		t.Fatalf("exit code %d: %s", code, lastOf(out))
+	}
+	up.Store(true)
+	run, _ := s.run()
+	said, errs, code := s.outputs("", "runs", "resume", run)
+	if code != 0 || !strings.Contains(said, "1 task merged without a check: any change passed.") || !strings.Contains(errs, "1 task without a check: any change passes") || strings.Contains(errs, "warning") {
+		t.Errorf("exit code %d: %s\n%s", code, said, errs)
+	}
+	s.merged(run)
+	if out, code := s.superstep("", "runs", "replay", run); code != 0 {
+		t.Errorf("replay: exit code %d: %s", code, out)
+	}
 }
 
 // TestPlanInQuestion has a plan of the user's. Without a terminal the run pauses and shows it as a table; its titles name the run.

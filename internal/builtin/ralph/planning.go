@@ -14,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/clean"
+	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/plan"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/model"
@@ -245,7 +246,7 @@ const (
 // approve has the user decide on the plan.
 func (r *runner) approve(ctx context.Context, t *graph.Task, s state) (u update, err error) {
 	p, yes := s.Plan, true
-	if len(p.Tasks) > 0 && !r.in.PlanOnly {
+	if len(p.Tasks) > 0 && !r.in.PlanOnly && !r.in.Yes {
 		schema, err := json.Marshal(map[string]any{"anyOf": []any{
 			map[string]any{"enum": []string{approve, reject}},
 			map[string]any{"type": "string", "pattern": "^" + reject + ":"},
@@ -282,7 +283,20 @@ func (r *runner) approve(ctx context.Context, t *graph.Task, s state) (u update,
 		}
 	}
 	u.Approved, u.Plan, u.Tasks = &yes, &p, p.Tasks
-	return u, nil
+	if n := unchecked(&p, p.Tasks); n > 0 && !r.in.PlanOnly {
+		err = t.Emit(ctx, "note", note{fmt.Sprintf("%s without a check: any change passes; give one with --check", inwords.Plural(n, "task"))})
+	}
+	return u, err
+}
+
+// unchecked returns how many of the tasks no command checks.
+func unchecked(p *plan.Plan, tasks []plan.Task) (n int) {
+	for _, t := range tasks {
+		if strings.TrimSpace(p.Check+t.Check) == "" {
+			n++
+		}
+	}
+	return n
 }
 
 func edited(text string) (*plan.Plan, error) {

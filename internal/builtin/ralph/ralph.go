@@ -82,6 +82,7 @@ type Inputs struct {
 	Notes  []string `json:"notes,omitempty" jsonschema:"set by the run itself: what to know of the repository"`
 	Rules  []string `json:"rules,omitempty" jsonschema:"set by the run itself: the permission rules"`
 	OnAsk  string   `json:"on_ask,omitempty" jsonschema:"set by the run itself"`
+	Yes    bool     `json:"yes,omitempty" jsonschema:"set by the run itself: its user works on the plan without being asked"`
 }
 
 // New creates the workflow.
@@ -105,6 +106,7 @@ func New(opt *Options) (*workflow.Workflow, error) {
 			}
 			r := newRunner(opt, &in)
 			r.id, r.parent = e.Journal.ID(), e.Journal.Info().Parent
+			in.Yes = in.Yes && r.parent == "" // a model may begin a child, and a fork asks again
 			flow, err := r.flow()
 			if err != nil {
 				return Output{}, err

@@ -480,7 +480,7 @@ func TestNothingChanged(t *testing.T) {
 	s := &script{planner: planOf(task("1"))}
 	w := newWorld(t, s)
 	out := w.must(map[string]any{"prompt": "x", "yes": true})
-	if out.Tasks[0].Status != "error" || !strings.Contains(out.Tasks[0].Error, "No file was changed") {
+	if out.Tasks[0].Status != "error" || out.Tasks[0].Error != "the worker changed no file, 3 times" || out.Tasks[0].Branch != "" {
 		t.Errorf("%+v", out.Tasks)
 	}
 }

@@ -189,11 +189,11 @@ func (s *state) ids() []string {
 func (r *runner) summary(s *state, run string) Output {
 	out := Output{Branch: gitwork.Branch(run, ""), Stop: s.Stop, Tasks: s.Results}
 	var b, commits, left strings.Builder
-	merged := 0
+	var merged []plan.Task
 	for _, t := range s.Tasks {
 		res := cmp.Or(s.result(t.ID), &result{ID: t.ID, Title: t.Title, Status: plan.Pending})
 		if res.Merged != "" {
-			merged++
+			merged = append(merged, t)
 			fmt.Fprintf(&commits, "- %.10s %s: %s\n", res.Merged, t.ID, t.Title)
 			continue
 		}
@@ -204,12 +204,15 @@ func (r *runner) summary(s *state, run string) Output {
 		}
 		fmt.Fprintf(&left, "): %s\n", firstLine(res.Error))
 	}
-	fmt.Fprintf(&b, "%d of %s merged into %s after %s", merged, inwords.Plural(len(s.Tasks), "task"), out.Branch, inwords.Plural(s.Round, "review"))
+	fmt.Fprintf(&b, "%d of %s merged into %s after %s", len(merged), inwords.Plural(len(s.Tasks), "task"), out.Branch, inwords.Plural(s.Round, "review"))
 	if s.Stop != "" {
 		b.WriteString("; " + s.Stop)
 	}
 	b.WriteString(".\n")
-	if merged > 0 {
+	if n := unchecked(&s.Plan, merged); n > 0 {
+		fmt.Fprintf(&b, "%s merged without a check: any change passed.\n", inwords.Plural(n, "task"))
+	}
+	if len(merged) > 0 {
 		fmt.Fprintf(&b, "\nTake it: git merge %s\n\n%s", out.Branch, commits.String())
 	}
 	if left.Len() > 0 {

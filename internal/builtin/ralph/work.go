@@ -27,6 +27,9 @@ const (
 	mostMerges = 12 // rounds of one task
 )
 
+// unchanged is what a worker is told that has changed nothing.
+const unchanged = "No file was changed. A task is done when its work is in the files of this folder."
+
 // todo is an item of the event "tasks", see package transcript.
 type todo struct {
 	ID        string   `json:"id"`
@@ -128,7 +131,11 @@ func (s *state) graph(run string, do func(context.Context, *graph.Task, plan.Tas
 		n := graph.Node[done, result]{
 			Name: node(p.ID), Kind: "agent", Agents: 1, Reads: []string{}, OnError: graph.Skip, Retry: &graph.Retry{Attempts: attempts, If: temporary},
 			Instead: func(_ done, err error) result {
-				return result{ID: p.ID, Title: p.Title, Status: plan.Failed, Error: err.Error(), Branch: gitwork.Branch(run, p.ID)}
+				res := result{ID: p.ID, Title: p.Title, Status: plan.Failed, Error: err.Error()}
+				if !errors.As(err, new(*idleError)) {
+					res.Branch = gitwork.Branch(run, p.ID)
+				}
+				return res
 			},
 			Run: func(ctx context.Context, t *graph.Task, d done) (result, error) { return do(ctx, t, p, d) },
 		}
@@ -186,7 +193,10 @@ func (r *runner) task(ctx context.Context, t *graph.Task, s *state, run string, 
 			return // it is not over
 		}
 		if err != nil {
-			err = errors.Join(err, j.keep(ctx))
+			some, failed := j.keep(ctx)
+			if err = errors.Join(err, failed); !some {
+				err = &idleError{err}
+			}
 		}
 		status := plan.Completed
 		if err != nil {
@@ -202,6 +212,12 @@ func (r *runner) task(ctx context.Context, t *graph.Task, s *state, run string, 
 	}
 	return res, err
 }
+
+// An idleError is why a task failed that leaves no work on its branch.
+type idleError struct{ error }
+
+// Unwrap returns the reason.
+func (e *idleError) Unwrap() error { return e.error }
 
 // tell shows users the state of an item of the list of tasks.
 func (j *job) tell(ctx context.Context, id, content, status string) error {
@@ -297,12 +313,17 @@ func (j *job) green(ctx context.Context, key string, changed bool) (attempts int
 		same := hash(red, j.path)
 		seen[same]++
 		switch {
+		case seen[same] == mostSame && red == unchanged:
+			return n, fmt.Errorf("the worker changed no file, %d times", mostSame)
 		case seen[same] == mostSame:
 			return n, fmt.Errorf("the check failed %d times in the same way: %s", mostSame, lastLine(red))
 		case n > mostFixes:
 			return n, fmt.Errorf("the check fails after %d fixes: %s", mostFixes, lastLine(red))
 		}
 		id, title := fmt.Sprintf("fix-%d:%s", n, j.ID), fmt.Sprintf("mend the check of %s: %s", j.ID, lastLine(red))
+		if red == unchanged {
+			title = "work again on " + j.ID + ": no file was changed"
+		}
 		if key != "work" {
 			id = key + "-" + id
 		}
@@ -337,7 +358,7 @@ func (j *job) check(ctx context.Context, key string, changed bool) (red string, 
 			return "", err
 		}
 		if !some {
-			return "No file was changed. A task is done when its work is in the files of this folder.", nil
+			return unchanged, nil
 		}
 	}
 	var commands []string
@@ -382,12 +403,12 @@ func (j *job) commit(ctx context.Context, text, attempt string) (string, error) 
 	return sha, err
 }
 
-// keep commits what a failed task leaves, on its own branch.
-func (j *job) keep(ctx context.Context) error {
+// keep commits what a failed task leaves, on its own branch, and reports whether there is anything. If not, the branch is removed.
+func (j *job) keep(ctx context.Context) (some bool, err error) {
 	if j.path == "" {
-		return nil
+		return false, nil
 	}
-	_, err := git(ctx, j.t, "keep", "commit", func(ctx context.Context) (string, error) {
+	sha, err := git(ctx, j.t, "keep", "commit", func(ctx context.Context) (string, error) {
 		sha, err := j.commit(ctx, "Unfinished: "+j.Title, "unfinished")
 		if err != nil && j.open != nil { // it is in the middle of a merge: the commits of the task are on its branch, the rest is kept aside
 			_, err = j.open.Reset(ctx)
@@ -395,9 +416,12 @@ func (j *job) keep(ctx context.Context) error {
 		return sha, err
 	})
 	if err != nil {
-		return err
+		return true, err
 	}
-	return j.remove(ctx, "") // the branch stays
+	if sha == j.from {
+		return false, j.remove(ctx, j.from)
+	}
+	return true, j.remove(ctx, "") // the branch stays
 }
 
 // remove removes the worktree of the task, and its branch if it is merged into another. It is no effect, for a task that runs again after a crash begins
