@@ -51,6 +51,9 @@ func continueRun(ctx context.Context, a *app, name, ref string, g *arguments.Giv
 		return usage("--model: a run that is continued keeps its model; leave the flag out, or start a new run")
 	}
 	input := len(g.Words) == 0 || g.Words[0] == "--" || strings.Contains(g.Words[0], "=")
+	if ref == newest && len(g.Words) == 2 && !isRef.MatchString(g.Words[0]) && isRef.MatchString(g.Words[1]) { // "more" --continue @last
+		slices.Reverse(g.Words)
+	}
 	if ref == newest && !input && (len(g.Words) > 1 || isRef.MatchString(g.Words[0])) {
 		quoted := a.hint("run", w.Name, "--continue", clean.Shell(strings.Join(g.Words, " ")))
 		ref, g.Words = g.Words[0], g.Words[1:]

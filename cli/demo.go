@@ -42,7 +42,7 @@ With ralph it shows the workflow of that name: three tasks in Git worktrees, a c
 		if err != nil {
 			return err
 		}
-		dir, err := demo.Show(ctx, &demo.Options{
+		dir, run, err := demo.Show(ctx, &demo.Options{
 			Host: &a.cfg, Program: program, Screen: a.tty, Settings: &a.set.Settings, Stdin: a.opt.Stdin, Stdout: a.opt.Stdout, Stderr: a.opt.Stderr, Fast: fast, Keep: keep, Ralph: len(args) > 0,
 		})
 		if exit, failed := errors.AsType[*demo.ExitError](err); failed {
@@ -51,17 +51,17 @@ With ralph it shows the workflow of that name: three tasks in Git worktrees, a c
 		if err != nil {
 			return stopped(ctx, err)
 		}
-		sayNext(a, dir)
+		sayNext(a, dir, run)
 		return nil
 	}
 	return cmd
 }
 
-// sayNext prints the commands to try after the demo. The demo has kept its folder unless dir is "".
-func sayNext(a *app, dir string) {
+// sayNext prints the commands to try after the demo. The demo has kept the folder of its run unless dir is "".
+func sayNext(a *app, dir, run string) {
 	n, say := strings.TrimSpace(a.hint()), func(text string) { fmt.Fprintln(a.err, a.tty.Wrap(text)) }
 	if dir != "" {
-		at := " @last --data-dir " + clean.Shell(dir)
+		at := " " + run + " --data-dir " + clean.Shell(dir)
 		say("\nThe run is in " + dir + ", which is yours to remove. Look into it:\n" + examples(n,
 			"runs show"+at, "what every agent did", "runs replay"+at, "again from the log, equal to the byte"))
 	} else {

@@ -13,6 +13,7 @@ import (
 // timeTravel is the terminal on a screen of tmux, over a data folder of its own.
 type timeTravel struct {
 	t      *testing.T
+	dir    string
 	socket string
 	env    []string
 	data   string
@@ -29,7 +30,7 @@ func openTmux(t *testing.T, width, height, workflow string) *timeTravel {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	x := &timeTravel{t: t, socket: filepath.Join(dir, "s"), data: filepath.Join(dir, "data")}
+	x := &timeTravel{t: t, dir: dir, socket: filepath.Join(dir, "s"), data: filepath.Join(dir, "data")}
 	x.env = append(os.Environ(), "SUPERSTEP_DATA_DIR="+x.data, "HOME="+dir, "XDG_RUNTIME_DIR="+dir, "TERM=xterm-256color", "TMUX=")
 	x.command("superstep", "run", workflow)
 	x.command("tmux", "-S", x.socket, "-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height, "-c", dir, "superstep")
@@ -40,7 +41,7 @@ func openTmux(t *testing.T, width, height, workflow string) *timeTravel {
 func (x *timeTravel) command(name string, args ...string) string {
 	x.t.Helper()
 	cmd := exec.Command(name, args...)
-	cmd.Env = x.env
+	cmd.Dir, cmd.Env = x.dir, x.env
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		x.t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)

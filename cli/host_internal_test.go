@@ -133,7 +133,7 @@ func TestEverySetting(t *testing.T) {
 	}
 	a.set.dataDir, a.set.store, a.set.keyFile, a.set.model, a.set.volatile, a.set.offline, a.set.otel = "d", "memory", "k", "openai/x", true, true, true
 	a.set.leave = leave{deny: arguments.List{"bash"}, trustProject: true, headless: true, onAsk: "wait"}
-	a.set.turn, a.set.width, a.set.processes, a.replays, a.lives, a.set.guest = time.Second, 1, 1, true, true, true
+	a.set.turn, a.set.width, a.set.processes, a.replays, a.lives, a.set.guest, a.set.yes = time.Second, 1, 1, true, true, true, true
 	a.worker = host.Worker{Dirs: "/x"}
 	chosen := reflect.ValueOf(a.chosen())
 	for i := range chosen.NumField() {

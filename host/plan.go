@@ -97,7 +97,9 @@ func (h *Host) need(s *recipe.Step, inputs map[string]any) *PlanNeed {
 		return nil
 	}
 	n.Decision, n.Reason, n.Always = v.Decision, v.Reason, v.Always
-	never := func(r permit.Rule) bool { return r.Decision == tool.Deny && r.Tool == n.Tool && r.Pattern == "" && r.Ignored == "" }
+	never := func(r permit.Rule) bool {
+		return r.Decision == tool.Deny && r.Tool == n.Tool && r.Pattern == "" && r.Ignored == ""
+	}
 	n.Open = n.Open && v.Always != n.Tool && !slices.ContainsFunc(policy.List(), never) // else no argument changes the decision
 	if n.Open {
 		n.Decision = tool.Ask

@@ -44,7 +44,7 @@ func TestReplayNeedsOnlyTheLog(t *testing.T) {
 			plant(t, w.dir, map[string]string{".superstep/workflows/two.yaml": "name: two\nsteps:\n" +
 				"  - {id: look, subagent: reviewer, prompt: review}\n  - {id: list, tool: glob, args: {pattern: \"*.md\"}}\n"})
 			for _, args := range [][]string{
-				{"run", "agent", "Look at this project.", "--trust-project", "--max-cost", "100", "--allow", "edit_file", "--on-ask", "deny"},
+				{"run", "agent", "Look at this project.", "--trust-project", "--max-cost", "100", "--max-tokens", "1000000", "--allow", "edit_file", "--on-ask", "deny"},
 				{"run", "agent", `STEPS [["task",{"agent":"reviewer","prompt":"go"}],["task",{"agent":"nobody","prompt":"x"}],["write_file",{"path":"x","content":"y"}],["no_such",{}]]`, "--trust-project", "--on-ask", "deny"},
 				{"run", "two", "--trust-project"},
 			} {

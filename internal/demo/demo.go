@@ -68,15 +68,15 @@ type demo struct {
 	pid   int            // of the process that was killed
 }
 
-// Show starts the run, kills it and resumes it. It returns the folder if it is kept; otherwise it
+// Show starts a run, kills it and resumes it. It returns the ID of the run and the folder if that is kept; otherwise it
 // removes everything.
-func Show(ctx context.Context, opt *Options) (kept string, err error) {
+func Show(ctx context.Context, opt *Options) (kept, run string, err error) {
 	d := &demo{Options: opt, pace: 1, asks: opt.Screen.Asks() && !opt.Fast, pal: opt.Screen.Err}
 	if opt.Fast {
 		d.pace = fast
 	}
 	if d.dir, err = os.MkdirTemp(opt.Host.Env("TMPDIR"), "superstep-demo-"); err != nil {
-		return "", &host.Error{Code: "demo", Message: fmt.Sprintf("cannot make a temporary folder: %v; set TMPDIR to one that can be written", err), Err: err}
+		return "", "", &host.Error{Code: "demo", Message: fmt.Sprintf("cannot make a temporary folder: %v; set TMPDIR to one that can be written", err), Err: err}
 	}
 	if opt.Ralph {
 		err = d.showRalph(ctx)
@@ -87,9 +87,9 @@ func Show(ctx context.Context, opt *Options) (kept string, err error) {
 		d.say("") // below what a killed process has left
 	}
 	if err == nil && opt.Keep {
-		return d.dir, nil
+		return d.dir, d.id, nil
 	}
-	return "", errors.Join(err, os.RemoveAll(d.dir))
+	return "", "", errors.Join(err, os.RemoveAll(d.dir))
 }
 
 func (d *demo) show(ctx context.Context) (err error) {
