@@ -141,7 +141,7 @@ func Open(ctx context.Context, dir string, opts *Options) (*Index, error) {
 	db, stats, err := b.bringUpToDate(ctx)
 	if err != nil {
 		root.Close()
-		os.RemoveAll(b.temporary)
+		_ = os.RemoveAll(b.temporary) // the error is another one
 		if errors.Is(context.Cause(ctx), slow) {
 			slow.Files, slow.Bytes = b.found, b.bytes
 			err = slow
