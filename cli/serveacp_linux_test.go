@@ -606,6 +606,107 @@ func TestACPSteerAndCancel(t *testing.T) {
 	}
 }
 
+// Requests that a client sends at once are served in that order: prompts, changes of the mode before a prompt, and what a cancellation is about.
+func TestACPOrder(t *testing.T) {
+	t.Parallel()
+	d := newEditorDesk(t)
+	for i := range 5 {
+		lines := d.lines("session/prompt FIRST", "session/prompt SECOND", "session/set_mode plan", "session/set_mode ask", "session/set_mode accept edits")
+		got := strings.Join(lines, "; ")
+		if first, second := strings.Index(got, "FIRST"), strings.Index(got, "SECOND"); first < 0 || second < first {
+			t.Fatalf("time %d: %s", i, got)
+		}
+		if modes := strings.Join(slices.DeleteFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "mode ") }), " "); modes != "mode plan mode ask mode accept edits" {
+			t.Fatalf("time %d: %s", i, modes)
+		}
+	}
+	for i := range 5 {
+		got := strings.Join(d.lines("session/prompt SLOW", "session/cancel", "session/prompt THIRD"), "; ")
+		if !strings.Contains(got, "10 cancelled") || !strings.Contains(got, "12 end_turn") || !strings.Contains(got, "THIRD") {
+			t.Fatalf("time %d: %s", i, got)
+		}
+	}
+}
+
+// lines sends requests about a new session at once, numbered from 10, and returns what the client sees of them: texts, modes, and why prompts ended.
+func (d *editorDesk) lines(requests ...string) (out []string) {
+	d.t.Helper()
+	ctx, stop := context.WithTimeout(d.t.Context(), time.Minute)
+	defer stop()
+	cmd := exec.CommandContext(ctx, d.binary, "serve", "--acp")
+	cmd.Dir, cmd.Env = filepath.Dir(d.dir), d.env
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	from, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer func() { _ = in.Close(); _, _ = io.Copy(io.Discard, from); _ = cmd.Wait() }()
+	message := func(id int, method string, params map[string]any) string {
+		m := map[string]any{"jsonrpc": "2.0", "method": method, "params": params}
+		if id > 0 {
+			m["id"] = id
+		}
+		b, _ := json.Marshal(m)
+		return string(b) + "\n"
+	}
+	_, _ = io.WriteString(in, message(1, "initialize", map[string]any{"protocolVersion": 1})+message(2, "session/new", map[string]any{"cwd": d.dir, "mcpServers": []any{}}))
+	waits := 0
+	for r := bufio.NewScanner(from); r.Scan(); {
+		var m struct {
+			ID     int
+			Result struct{ SessionID, StopReason string }
+			Params struct {
+				Update struct {
+					SessionUpdate, CurrentModeID string
+					Content                      json.RawMessage
+				}
+			}
+		}
+		if err := json.Unmarshal(r.Bytes(), &m); err != nil {
+			d.t.Fatal(err)
+		}
+		if m.ID == 2 {
+			all := ""
+			for i, r := range requests {
+				method, arg, _ := strings.Cut(r, " ")
+				params, id := map[string]any{"sessionId": m.Result.SessionID, "modeId": arg}, 10+i
+				switch method {
+				case "session/cancel":
+					id = 0
+				case "session/prompt":
+					params["prompt"] = []any{map[string]any{"type": "text", "text": arg}}
+				}
+				if id > 0 {
+					waits++
+				}
+				all += message(id, method, params)
+			}
+			_, _ = io.WriteString(in, all)
+		}
+		var text struct{ Text string }
+		_ = json.Unmarshal(m.Params.Update.Content, &text)
+		switch {
+		case m.Params.Update.CurrentModeID != "":
+			out = append(out, "mode "+m.Params.Update.CurrentModeID)
+		case text.Text != "":
+			out = append(out, text.Text)
+		case m.ID >= 10:
+			out = append(out, fmt.Sprintf("%d %s", m.ID, m.Result.StopReason))
+			waits--
+		}
+		if waits == 0 && m.ID >= 10 {
+			break
+		}
+	}
+	return out
+}
+
 // A run that waits for permission ends its process after a minute, while the client still asks; its answer, and that of another process, resumes the run and
 // the turn goes on.
 func TestACPIdle(t *testing.T) {

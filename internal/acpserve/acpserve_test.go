@@ -24,7 +24,7 @@ func TestDiffs(t *testing.T) {
 func TestShorten(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	_ = shorten(strings.NewReader("one\n"+strings.Repeat("x", mostLine+100_000)+"\ntwo\nthree"), &out)
+	_ = shorten(strings.NewReader("one\n"+strings.Repeat("x", mostLine+100_000)+"\ntwo\nthree"), func(line []byte) error { _, err := out.Write(line); return err })
 	lines := strings.Split(out.String(), "\n")
 	if len(lines) != 4 || lines[0] != "one" || len(lines[1]) > mostLine || lines[2] != "two" || lines[3] != "three" {
 		t.Errorf("%d lines, the second of %d bytes", len(lines), len(lines[1]))

@@ -56,11 +56,13 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opt *Options) error
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &server{ctx: ctx, opt: *opt, engine: engine, sessions: map[string]*session{}, folders: map[string]Folder{}}
+	s := &server{ctx: ctx, opt: *opt, engine: engine, seen: make(chan struct{}, 1), sessions: map[string]*session{}, folders: map[string]Folder{}}
 	lines, feed := io.Pipe()
 	s.conn = sdk.NewConnection(s.handle, out, lines)
 	s.conn.SetLogger(slog.New(slog.DiscardHandler)) // it would log what is said
-	go func() { _ = feed.CloseWithError(shorten(in, feed)) }()
+	go func() {
+		_ = feed.CloseWithError(shorten(in, func(line []byte) error { return s.read(feed, line) }))
+	}()
 	select {
 	case <-s.conn.Done():
 	case <-ctx.Done():
@@ -74,28 +76,48 @@ const mostLine = 8 << 20
 // offerDelay lets a client learn the ID of a new session before the first update of it: clients drop updates of others.
 const offerDelay = 100 * time.Millisecond
 
-// shorten copies lines, and cuts those that are too long, which are no messages then.
-func shorten(in io.Reader, out io.Writer) error {
+// shorten passes lines on, and cuts those that are too long, which are no messages then.
+func shorten(in io.Reader, out func(line []byte) error) error {
 	r := bufio.NewReaderSize(in, 64<<10)
-	for n := 0; ; {
+	for line := []byte(nil); ; {
 		part, err := r.ReadSlice('\n')
-		whole := bytes.HasSuffix(part, []byte("\n"))
-		if n += len(part); n > mostLine {
-			part = part[:0]
-			if whole {
-				part = []byte("\n")
-			}
+		line = append(line, part[:min(len(part), mostLine-1-len(line))]...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
 		}
-		if whole {
-			n = 0
+		if err == nil && !bytes.HasSuffix(line, []byte("\n")) {
+			line = append(line, '\n')
 		}
-		if _, werr := out.Write(part); werr != nil {
+		if werr := out(line); werr != nil {
 			return werr
 		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+		if line = line[:0]; err != nil {
 			return err
 		}
 	}
+}
+
+// read passes on a line. The connection handles requests side by side, so it waits until one that is handled has its place in its session.
+func (s *server) read(out io.Writer, line []byte) error {
+	var m struct {
+		ID     *json.RawMessage
+		Method string
+		Error  *sdk.RequestError
+	}
+	waits := json.Unmarshal(line, &m) == nil && s.methods()[m.Method] != nil
+	select {
+	case <-s.seen:
+	default:
+	}
+	if _, err := out.Write(line); err != nil || !waits {
+		return err
+	}
+	select {
+	case <-s.seen:
+	case <-s.conn.Done():
+	case <-time.After(time.Second): // it is no request for the connection
+	}
+	return nil
 }
 
 type server struct {
@@ -103,6 +125,7 @@ type server struct {
 	opt    Options
 	engine *superstep.Engine
 	conn   *sdk.Connection
+	seen   chan struct{} // is full once a request has its place
 
 	mu       sync.Mutex
 	forms    bool // the client shows forms
@@ -124,11 +147,12 @@ type params struct {
 	Value      any
 	MCPServers []json.RawMessage `json:"mcpServers"`
 	Prompt     []block
+	place      *place // among those to its session, nil if that is not open
 }
 
-// handle answers a request, or takes a notification.
-func (s *server) handle(ctx context.Context, method string, raw json.RawMessage) (any, *sdk.RequestError) {
-	methods := map[string]func(context.Context, *params) (any, error){
+// methods are the requests and notifications that are understood.
+func (s *server) methods() map[string]func(context.Context, *params) (any, error) {
+	return map[string]func(context.Context, *params) (any, error){
 		sdk.AgentMethodInitialize:   s.initialize,
 		sdk.AgentMethodAuthenticate: func(context.Context, *params) (any, error) { return struct{}{}, nil },
 		sdk.AgentMethodSessionNew:   s.begin,
@@ -137,21 +161,38 @@ func (s *server) handle(ctx context.Context, method string, raw json.RawMessage)
 			return s.load(ctx, p, false)
 		},
 		sdk.AgentMethodSessionList:            s.list,
-		sdk.AgentMethodSessionClose:           s.within((*session).end),
-		sdk.AgentMethodSessionPrompt:          s.within((*session).prompt),
-		sdk.AgentMethodSessionCancel:          s.within((*session).cancel),
-		sdk.AgentMethodSessionSetMode:         s.within((*session).setMode),
-		sdk.AgentMethodSessionSetConfigOption: s.within((*session).setOption),
+		sdk.AgentMethodSessionClose:           within((*session).end),
+		sdk.AgentMethodSessionPrompt:          within((*session).prompt),
+		sdk.AgentMethodSessionCancel:          within((*session).cancel),
+		sdk.AgentMethodSessionSetMode:         within((*session).setMode),
+		sdk.AgentMethodSessionSetConfigOption: within((*session).setOption),
 	}
-	do := methods[method]
+}
+
+// handle answers a request, or takes a notification.
+func (s *server) handle(ctx context.Context, method string, raw json.RawMessage) (any, *sdk.RequestError) {
+	do := s.methods()[method]
 	if do == nil {
 		return nil, sdk.NewMethodNotFound(method)
 	}
 	var p params
+	var err error
 	if len(raw) > 0 {
-		if err := json.Unmarshal(raw, &p); err != nil {
-			return nil, refused(-32602, method+": "+err.Error())
-		}
+		err = json.Unmarshal(raw, &p)
+	}
+	s.mu.Lock()
+	x := s.sessions[p.SessionID]
+	s.mu.Unlock()
+	if x != nil && err == nil {
+		p.place = x.enter(method == sdk.AgentMethodSessionCancel || method == sdk.AgentMethodSessionClose)
+		defer p.place.leave()
+	}
+	select {
+	case s.seen <- struct{}{}:
+	default: // nobody waits
+	}
+	if err != nil {
+		return nil, refused(-32602, method+": "+err.Error())
 	}
 	out, err := do(ctx, &p)
 	if request, ok := errors.AsType[*sdk.RequestError](err); ok {
@@ -169,15 +210,12 @@ func refused(code int, text string) *sdk.RequestError {
 }
 
 // within returns the handler of a request to an open session.
-func (s *server) within(do func(*session, context.Context, *params) (any, error)) func(context.Context, *params) (any, error) {
+func within(do func(*session, context.Context, *params) (any, error)) func(context.Context, *params) (any, error) {
 	return func(ctx context.Context, p *params) (any, error) {
-		s.mu.Lock()
-		x := s.sessions[p.SessionID]
-		s.mu.Unlock()
-		if x == nil {
+		if p.place == nil {
 			return nil, refused(-32602, fmt.Sprintf("session %q is not open here; load it first", p.SessionID))
 		}
-		return do(x, ctx, p)
+		return do(p.place.session, ctx, p)
 	}
 }
 

@@ -40,9 +40,9 @@ type session struct {
 	ctx    context.Context
 	close  context.CancelFunc
 	asking chan struct{} // is full while the client is asked; it is asked one thing at a time
-	sends  sync.Mutex    // one message on its way at a time
 
 	mu       sync.Mutex
+	line     []*place      // requests that were read and have not been carried out, in that order
 	changed  chan struct{} // closed at any change, and replaced
 	mode     string        // see package question
 	model    string        // of new runs, "" for the one that is configured
@@ -51,6 +51,41 @@ type session struct {
 	outcomes []string      // of workflows, which the chat is told with the next message
 	unused   int           // MCP servers of the client that are not used
 	greeted  bool
+}
+
+// A place is that of a request to a session. Its session's mutex guards it.
+type place struct {
+	session   *session
+	stops     bool // it ends what those before it do
+	cancelled bool // one behind it does
+}
+
+// enter puts a request at the end of the line.
+func (x *session) enter(stops bool) *place {
+	p := &place{session: x, stops: stops}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.line = append(x.line, p)
+	return p
+}
+
+// leave lets those behind a request go on.
+func (p *place) leave() {
+	x := p.session
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if i := slices.Index(x.line, p); i >= 0 {
+		x.line = slices.Delete(x.line, i, i+1)
+		x.wake()
+	}
+}
+
+// before returns the requests before one that are still in the line. The caller holds the session's mutex.
+func (p *place) before() []*place { return p.session.line[:max(0, slices.Index(p.session.line, p))] }
+
+// comes waits until a request is the first of the line.
+func (p *place) comes(ctx context.Context) error {
+	return p.session.wait(ctx, func() bool { return len(p.before()) == 0 })
 }
 
 // A turn is the answer to a prompt, and to those that come meanwhile.
@@ -266,6 +301,12 @@ func (x *session) prompt(ctx context.Context, p *params) (any, error) {
 	}
 	var t *turn
 	err = x.wait(ctx, func() bool {
+		if p.place.cancelled {
+			return true
+		}
+		if slices.ContainsFunc(p.place.before(), func(b *place) bool { return b.stops }) {
+			return false
+		}
 		if x.turn == nil {
 			x.turn = &turn{}
 		}
@@ -278,6 +319,9 @@ func (x *session) prompt(ctx context.Context, p *params) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if t == nil {
+		return map[string]any{"stopReason": sdk.StopReasonCancelled}, nil
+	}
 	defer func() {
 		x.mu.Lock()
 		if t.prompts--; t.prompts == 0 {
@@ -286,8 +330,12 @@ func (x *session) prompt(ctx context.Context, p *params) (any, error) {
 		x.wake()
 		x.mu.Unlock()
 	}()
+	if err := x.wait(ctx, func() bool { return t.cancelled || len(p.place.before()) == 0 }); err != nil {
+		return nil, err
+	}
 	x.greet()
 	done, err := x.deliver(ctx, t, text)
+	p.place.leave()
 	switch {
 	case err != nil && t.stopped(x):
 		done = true
@@ -465,22 +513,25 @@ func (x *session) interrupt(ctx context.Context, t *turn) bool {
 
 // cancel ends the turn. A workflow pauses. The lead of a chat is interrupted; if it does something else than talk, its run is cancelled, so that nothing of
 // the turn is repeated, and the next message continues the chat in a run that knows what was said.
-func (x *session) cancel(context.Context, *params) (any, error) {
+func (x *session) cancel(_ context.Context, p *params) (any, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	for _, b := range p.place.before() {
+		b.cancelled = true
+	}
 	if t := x.turn; t != nil && !t.cancelled {
 		t.cancelled = true
 		if t.view != nil {
 			t.view.leave()
 		}
-		x.wake()
 	}
+	x.wake()
 	return struct{}{}, nil
 }
 
 // end closes the session. What it has begun ends as when it is cancelled.
-func (x *session) end(ctx context.Context, _ *params) (any, error) {
-	_, _ = x.cancel(ctx, nil)
+func (x *session) end(ctx context.Context, p *params) (any, error) {
+	_, _ = x.cancel(ctx, p)
 	ctx, stop := context.WithTimeout(ctx, stopTime+time.Second)
 	defer stop()
 	_ = x.wait(ctx, func() bool { return x.turn == nil })
@@ -495,8 +546,9 @@ func (x *session) end(ctx context.Context, _ *params) (any, error) {
 
 // deliver carries out a slash command, or sends a message. It is done if nothing more is to be waited for.
 func (x *session) deliver(ctx context.Context, t *turn, text string) (done bool, err error) {
-	x.sends.Lock()
-	defer x.sends.Unlock()
+	if t.stopped(x) {
+		return true, nil
+	}
 	if name, args, is := slash(text); is {
 		if done, known, err := x.command(ctx, t, name, args); known {
 			return done, err
@@ -748,7 +800,10 @@ func (x *session) modes() sdk.SessionModeState {
 	}}
 }
 
-func (x *session) setMode(_ context.Context, p *params) (any, error) {
+func (x *session) setMode(ctx context.Context, p *params) (any, error) {
+	if err := p.place.comes(ctx); err != nil {
+		return nil, err
+	}
 	id := p.ModeID
 	if id != "ask" && id != question.ModeEdits && id != question.ModePlan {
 		return nil, refused(-32602, fmt.Sprintf("there is no mode %q; use ask, %s or %s", id, question.ModeEdits, question.ModePlan))
@@ -787,6 +842,9 @@ func (x *session) options(ctx context.Context) []sdk.SessionConfigOption {
 }
 
 func (x *session) setOption(ctx context.Context, p *params) (any, error) {
+	if err := p.place.comes(ctx); err != nil {
+		return nil, err
+	}
 	value, _ := p.Value.(string)
 	for _, o := range x.options(ctx) {
 		if p.ConfigID == "model" && slices.ContainsFunc(*o.Select.Options.Ungrouped, func(c sdk.SessionConfigSelectOption) bool { return string(c.Value) == value }) {
