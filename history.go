@@ -20,6 +20,9 @@ import (
 
 // reading returns how a run began, and the graph to read it with.
 func (e *Engine) reading(ctx context.Context, id string) (runlog.RunStarted, graph.Reading, error) {
+	if _, err := e.find(ctx, id); err != nil {
+		return runlog.RunStarted{}, nil, err
+	}
 	started, err := e.started(ctx, id)
 	if err != nil {
 		return started, nil, err

@@ -3,7 +3,6 @@ package superstep
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/unlisted"
@@ -26,7 +25,8 @@ type Retention struct {
 var ErrKeepsNothing = errors.New("the retention keeps nothing: say how many of the newest runs to keep, or those of how long")
 
 // Prune removes the runs that a retention does not keep, with their logs, and returns them, the
-// newest first. With an error it returns those it has removed. It also removes, without listing
+// newest first, behind those that were hidden 24 hours ago, see [Engine.Hide], which it removes whatever
+// the retention. With an error it returns those it has removed. It also removes, without listing
 // them, the remains of starts and imports that were killed. It reads no logs. A store may keep the
 // disk space, see [runlog.Reclaimer].
 func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.Info, err error) {
@@ -40,12 +40,15 @@ func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.In
 			return nil, err
 		}
 	}
+	if removed, err = unlisted.Expire(ctx, e.store, e.opt.Now(), keep.Dry); err != nil {
+		return removed, err
+	}
 	if keep.Newest <= 0 && keep.Within <= 0 {
-		return nil, ErrKeepsNothing
+		return removed, ErrKeepsNothing
 	}
 	infos, err := e.store.Runs(ctx, nil)
 	if err != nil {
-		return nil, err
+		return removed, err
 	}
 	for _, info := range prunable(infos, keep, e.opt.Now()) {
 		if !keep.Dry {
@@ -70,12 +73,11 @@ func (e *Engine) dropImports(ctx context.Context) error {
 		return err
 	}
 	for _, info := range left {
-		kept := strings.HasPrefix(info.ID, schedulePrefix) || strings.HasPrefix(info.ID, unlisted.MemoryPrefix)
-		if info.Owner != "" || kept && info.Head > 0 || e.opt.Now().Sub(info.Updated) < time.Hour {
+		if info.Owner != "" || unlisted.Lasts(info.ID) && info.Head > 0 || e.opt.Now().Sub(info.Updated) < time.Hour {
 			continue // it goes on, perhaps: between two epochs nobody holds it
 		}
 		if info.ID == unlisted.RequestsID(info.Parent) { // a run that has not ended still reads them
-			of, err := e.store.Runs(ctx, &runlog.Filter{ID: info.Parent})
+			of, err := unlisted.Whole(e.store).Runs(ctx, &runlog.Filter{ID: info.Parent})
 			if err != nil {
 				return err
 			}

@@ -162,7 +162,7 @@ type Engine struct {
 // New creates an engine. It reports every mistake in its workflows at once. The caller must close the store after the engine.
 func New(store runlog.Store, opt *Options) (*Engine, error) {
 	e := &Engine{
-		store: store, runs: map[string]*Run{}, later: map[string]later{}, freed: make(chan struct{}, 1), skips: map[string]string{}, skipped: make(chan struct{}, 1), tend: tending{make(chan struct{}, 1)},
+		store: unlisted.Visible(store, nil), runs: map[string]*Run{}, later: map[string]later{}, freed: make(chan struct{}, 1), skips: map[string]string{}, skipped: make(chan struct{}, 1), tend: tending{make(chan struct{}, 1)},
 	}
 	if opt != nil {
 		e.opt = *opt
@@ -557,7 +557,7 @@ func (e *Engine) find(ctx context.Context, id string) (runlog.Info, error) {
 		return runlog.Info{}, err
 	}
 	if len(infos) == 0 {
-		return runlog.Info{}, &runlog.NotFoundError{ID: id, Store: "the store"}
+		return runlog.Info{}, unlisted.Missing(ctx, e.store, id)
 	}
 	return infos[0], nil
 }
@@ -832,10 +832,29 @@ func (e *Engine) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, err
 	return e.store.Runs(ctx, f)
 }
 
-// Delete removes a run with its child runs, and their logs. A child cannot be removed before its parent has ended, and a run whose child is held by a
+// Hide removes a run with its child runs from all listings, and nothing executes or changes it, until Restore. Prune deletes it after 24 hours, and an engine
+// whose disk is full deletes it at once. If a process holds the run or one of its children, the error is a *runlog.BusyError.
+func (e *Engine) Hide(ctx context.Context, id string) error {
+	info, err := e.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	return unlisted.Hide(ctx, e.store, &info, e.opt.Now())
+}
+
+// Restore brings back a hidden run and its child runs as they were, given its ID or a unique prefix of it. It returns the ID.
+func (e *Engine) Restore(ctx context.Context, ref string) (string, error) {
+	return unlisted.Restore(ctx, e.store, ref)
+}
+
+// Delete deletes a run with its child runs, and their logs, also if it is hidden. A child cannot be removed before its parent has ended, and a run whose child is held by a
 // process gives the *runlog.BusyError of that child.
 func (e *Engine) Delete(ctx context.Context, id string) error {
 	info, err := e.find(ctx, id)
+	if gone, ok := errors.AsType[*runlog.NotFoundError](err); ok && gone.Hidden && gone.ID == id {
+		_, err := unlisted.Drop(ctx, e.store, id)
+		return err
+	}
 	if err != nil {
 		return err
 	}
@@ -935,7 +954,7 @@ func (e *Engine) Find(ctx context.Context, ref string) (runlog.Info, error) {
 	}
 	switch {
 	case ref == "" || len(infos) == 0:
-		return runlog.Info{}, &runlog.NotFoundError{ID: ref, Store: "the store"}
+		return runlog.Info{}, unlisted.Missing(ctx, e.store, ref)
 	case len(infos) > 1:
 		return runlog.Info{}, &AmbiguousError{ref, infos}
 	}

@@ -389,7 +389,7 @@ func (ev *evaluating) attempt(ctx context.Context, p *preparation, names ...any)
 	case err != nil:
 		return nil, err
 	case origin != nil:
-		return nil, usage(fmt.Sprintf("run %s was imported from a file, so it is no result of this evaluation", id), "remove it: "+ev.hint("runs", "rm", id), "run everything anew: --fresh")
+		return nil, usage(fmt.Sprintf("run %s was imported from a file, so it is no result of this evaluation", id), "delete it: "+ev.hint("runs", "rm", "--now", id), "run everything anew: --fresh")
 	}
 	return &attempt{subject: p.subject, inputs: p.inputs, id: id}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/arguments"
 	"github.com/superstep-dev/superstep/internal/inwords"
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/seal"
 )
@@ -43,12 +44,20 @@ func runsDu(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		removed, until, err := unlisted.Hidden(ctx, a.store, "")
+		if err != nil {
+			return err
+		}
 		sizes, err := runSizes(ctx, a)
 		if err != nil {
 			return err
 		}
+		infos = append(infos, removed...)
 		rows, total := make([]sizeJSON, 0, len(infos)), int64(0)
 		for _, i := range infos {
+			if _, ok := until[i.ID]; ok {
+				i.Status = hidden
+			}
 			rows = append(rows, sizeJSON{i.ID, i.Workflow, i.Status, i.Head, sizes[i.ID]})
 			total += sizes[i.ID]
 		}
@@ -95,12 +104,12 @@ func runsGC(a *app) *cobra.Command {
 		Long: `Remove old runs, and free their disk space
 
 A run is kept if any rule keeps it. Unfinished runs (running, paused, interrupted, quarantined) are
-always kept, and so is every run that a kept one was forked from. Without a rule nothing is removed,
-and the disk space of runs removed earlier is freed.`,
+always kept, and so is every run that a kept one was forked from. Runs that runs rm has hidden 24 hours
+ago are deleted, with or without a rule, and the disk space of deleted runs is freed.`,
 		Example: examples(a.cfg.Name,
 			"runs gc --keep 100", "the 100 newest of each workflow, and all unfinished ones",
 			"runs gc --keep-within 30d --dry-run", "what would be removed",
-			"runs gc", "free the disk space of removed runs"),
+			"runs gc", "delete what runs rm has hidden a day ago, and free disk space"),
 	}
 	cmd.Flags().IntVar(&keep.Newest, "keep", 0, "keep this many of the newest runs of each workflow")
 	cmd.Flags().StringVar(&within, "keep-within", "", "keep the runs of the last `duration`, such as 12h, 30d or 2w")
@@ -133,12 +142,12 @@ func collectRuns(ctx context.Context, a *app, keep superstep.Retention) error {
 		return err
 	}
 	var before map[string]int64
-	if keep.Newest > 0 || keep.Within > 0 { // else nothing is removed
-		if z, ok := runlog.As[runlog.Sizer](a.store); ok {
-			if before, err = z.Sizes(ctx, nil); err != nil {
-				return err
-			}
+	if z, ok := runlog.As[runlog.Sizer](a.store); ok {
+		if before, err = z.Sizes(ctx, nil); err != nil {
+			return err
 		}
+	}
+	if keep.Newest > 0 || keep.Within > 0 { // else only hidden runs are deleted
 		all, err := e.Runs(ctx, nil)
 		if err != nil {
 			return err

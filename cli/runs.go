@@ -31,7 +31,7 @@ func runsCommand(a *app) *cobra.Command {
 		Use: "runs", Short: "List, show, resume, answer, cancel, fork, replay and remove runs",
 		Example: examples(n, "runs list", "", "runs show @last", "", "runs resume 7f3a", "", `runs answer @last write=yes`, ""),
 	}
-	runs.AddCommand(runsList(a), runsShow(a), runsOpen(a), runsWatch(a), runsResume(a), runsAnswer(a), runsPause(a), runsBudget(a), runsSteer(a), runsInterrupt(a), runsCancel(a), runsRemove(a),
+	runs.AddCommand(runsList(a), runsShow(a), runsOpen(a), runsWatch(a), runsResume(a), runsAnswer(a), runsPause(a), runsBudget(a), runsSteer(a), runsInterrupt(a), runsCancel(a), runsRemove(a), runsRestore(a),
 		runsResolve(a), runsHistory(a), runsFork(a), runsDiff(a), runsReplay(a), runsDu(a), runsGC(a),
 		runsExport(a), runsImport(a), runsTrust(a), runsDistil(a))
 	return listFirst(a, runs)
@@ -104,8 +104,12 @@ func findRun(ctx context.Context, a *app, ref string) (*superstep.Engine, runlog
 		return nil, runlog.Info{}, err
 	}
 	info, err := e.Find(ctx, ref)
+	var gone *runlog.NotFoundError
 	switch {
-	case errors.As(err, new(*runlog.NotFoundError)):
+	case errors.As(err, &gone) && gone.Hidden:
+		err = &Error{Exit: ExitUsage, Code: "unknown_run", Err: err, Message: "run " + gone.ID + " was removed", Next: []string{
+			"restore it: " + a.hint("runs", "restore", gone.ID), "delete it for good: " + a.hint("runs", "rm", "--now", gone.ID)}}
+	case gone != nil:
 		err = &Error{Exit: ExitUsage, Code: "unknown_run", Err: err, Message: fmt.Sprintf("no run %q in %s; `%s` shows the runs there are", ref,
 			storeName(a), a.hint("runs", "list"))}
 	case err != nil && !errors.As(err, new(*superstep.AmbiguousError)) && strings.HasPrefix(ref, "@"):
@@ -168,10 +172,13 @@ func runsList(a *app) *cobra.Command {
 			}
 			f.Status = append(f.Status, runlog.Status(s))
 		}
+		if slices.Contains(f.Status, hidden) && len(f.Status)+len(of) > 1 {
+			return usage("--status hidden: stands alone, without other statuses and --of")
+		}
 		if limit < 0 {
 			return usage(fmt.Sprintf("--limit: want 0 or more, got %d", limit))
 		}
-		infos, err := a.family(cmd.Context(), f, of)
+		infos, until, err := a.listed(cmd.Context(), f, of)
 		if err != nil {
 			return err
 		}
@@ -192,13 +199,22 @@ func runsList(a *app) *cobra.Command {
 			a.err.line(fmt.Sprintf("no run in %s is %s; `%s` shows all", storeName(a), strings.Join(statuses, " or "), a.hint("runs", "list")))
 			return nil
 		}
-		if err := printList(cmd.Context(), a, infos); err != nil || more < 0 {
+		if err := printList(cmd.Context(), a, infos, until); err != nil || more < 0 {
 			return err
 		}
 		a.note(fmt.Sprintf("older runs are not shown; `%s --limit 0` shows all", a.hint("runs", "list")))
 		return nil
 	}
 	return cmd
+}
+
+// listed lists runs for runs list. Of hidden ones it tells until when they can be restored.
+func (a *app) listed(ctx context.Context, f *runlog.Filter, of string) ([]runlog.Info, map[string]time.Time, error) {
+	if slices.Contains(f.Status, hidden) {
+		return hiddenRuns(ctx, a)
+	}
+	infos, err := a.family(ctx, f, of)
+	return infos, nil, err
 }
 
 // family lists runs. It puts the child runs of a listed run into its place, at most three of them, or lists only those of one run.
@@ -264,17 +280,22 @@ func statusNames() []string {
 	var out []string
 	for _, s := range []runlog.Status{
 		runlog.Queued, runlog.Running, runlog.Paused, runlog.WaitingStorage, runlog.Completed, runlog.Partial, runlog.Failed, runlog.Cancelled, runlog.Interrupted,
-		runlog.Quarantined,
+		runlog.Quarantined, hidden,
 	} {
 		out = append(out, string(s))
 	}
 	return out
 }
 
-func printList(ctx context.Context, a *app, infos []runlog.Info) error {
+func printList(ctx context.Context, a *app, infos []runlog.Info, until map[string]time.Time) error {
 	list, problems, err := a.host().RunItems(ctx, infos)
 	if err != nil {
 		return err
+	}
+	for n := range list {
+		if t, ok := until[list[n].ID]; ok {
+			list[n].Status, list[n].Reason, list[n].Open, list[n].Next = hidden, "until "+t.Local().Format("2006-01-02 15:04"), 0, ""
+		}
 	}
 	for _, problem := range problems {
 		a.tty.Warn(problem.Error())
@@ -751,43 +772,4 @@ func cancelRun(ctx context.Context, a *app, e *superstep.Engine, id string, agen
 	}
 	out[field] = state
 	return a.tell(out, text)
-}
-
-func runsRemove(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use: "rm ID...", SuggestFor: []string{"remove", "delete", "del"}, Short: "Remove runs and their logs", ValidArgsFunction: a.ids,
-		Example: examples(a.cfg.Name, "runs rm 7f3a", "", "runs rm @last @-2", ""),
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return oneRun(cmd, args)
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			var ids []string // all are found before one is removed, since @last moves
-			var engine *superstep.Engine
-			for _, ref := range args {
-				e, info, err := findRun(ctx, a, ref)
-				if err != nil {
-					return err
-				}
-				engine = e
-				if !slices.Contains(ids, info.ID) {
-					ids = append(ids, info.ID)
-				}
-			}
-			for _, id := range ids {
-				if err := engine.Delete(ctx, id); err != nil {
-					return err
-				}
-				removeFolder(a, id)
-				a.note("removed run " + id)
-			}
-			if a.programs() {
-				return a.out.value(map[string]any{"removed": ids})
-			}
-			return nil
-		},
-	}
 }

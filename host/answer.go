@@ -47,7 +47,9 @@ func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog
 func lookup(ctx context.Context, e *superstep.Engine, id string) (runlog.Info, error) {
 	infos, err := e.Runs(ctx, &runlog.Filter{ID: id})
 	if err == nil && len(infos) == 0 {
-		err = &runlog.NotFoundError{ID: id}
+		if _, err = e.Find(ctx, id); err == nil { // it says whether the run is hidden
+			err = &runlog.NotFoundError{ID: id}
+		}
 	}
 	if err != nil {
 		return runlog.Info{}, err

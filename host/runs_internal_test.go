@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/transcript"
+	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/journal"
 	"github.com/superstep-dev/superstep/runlog"
 )
@@ -179,5 +180,13 @@ func TestInbox(t *testing.T) {
 	}
 	if got := list(); len(got) != 6 || got[5] != "first more-3 q|the first one|more-3|||More?|5" {
 		t.Errorf("with ten questions of one run the inbox is %q", got)
+	}
+	visible := unlisted.Visible(l.store, nil)
+	if err := unlisted.Hide(t.Context(), visible, &runlog.Info{ID: "first"}, l.now); err != nil {
+		t.Fatal(err)
+	}
+	items, err := (&Host{}).inbox(t.Context(), visible)
+	if err != nil || len(items) != 1 || items[0].Run != "second" {
+		t.Errorf("with a hidden run the inbox is %+v, %v", items, err)
 	}
 }

@@ -369,7 +369,7 @@ func Post(ctx context.Context, store runlog.Store, id, path string, a *runlog.An
 		return 0, err
 	}
 	if len(infos) == 0 {
-		return 0, &runlog.NotFoundError{ID: id, Store: "the store"}
+		return 0, unlisted.Missing(ctx, store, id)
 	}
 	var v recovered
 	for r, err := range runlog.Records(ctx, store, id, infos[0].Snapshot) {

@@ -30,13 +30,17 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("run %s is being run by %s", e.ID, e.Owner)
 }
 
-// A NotFoundError reports that the store has no such run.
+// A NotFoundError reports that the store has no such run, or that it is hidden.
 type NotFoundError struct {
-	ID    string
-	Store string // which store was searched, for people
+	ID     string
+	Store  string // which store was searched, for people
+	Hidden bool   // the run was removed, and can be restored
 }
 
 func (e *NotFoundError) Error() string {
+	if e.Hidden {
+		return fmt.Sprintf("run %s was removed and is hidden; `runs restore %s` brings it back, `runs rm --now %s` deletes it", e.ID, e.ID, e.ID)
+	}
 	return fmt.Sprintf("no run %q in %s", e.ID, e.Store)
 }
 

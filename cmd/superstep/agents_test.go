@@ -413,7 +413,7 @@ func TestAgentLargeResult(t *testing.T) {
 	if strings.Contains(string(b), w.env["OPENAI_API_KEY"]) {
 		t.Error("it holds a secret")
 	}
-	if code, out, errs := w.run("runs", "rm", "@last"); code != 0 {
+	if code, out, errs := w.run("runs", "rm", "--now", "@last"); code != 0 {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	if _, err := os.Stat(filepath.Dir(filepath.Dir(file))); err == nil {

@@ -426,7 +426,7 @@ func (p *runsPane) act(k tea.KeyPressMsg, i *runlog.Info) tea.Cmd {
 			t.fail(fmt.Errorf("run %s is running; x cancels it, then it can be deleted", id))
 			return nil
 		}
-		t.asks("Delete run "+id+"?", "the run and its log; nothing brings them back", func() tea.Cmd {
+		t.asks("Delete run "+id+"?", "it is hidden, and can be restored for 24 hours", func() tea.Cmd {
 			return t.do("deleting run "+id, func(ctx context.Context, _ *superstep.Engine) error {
 				_, err := t.backend.Command(ctx, "runs", "rm", "--", id)
 				return err
@@ -436,6 +436,7 @@ func (p *runsPane) act(k tea.KeyPressMsg, i *runlog.Info) tea.Cmd {
 					delete(t.runs, id)
 				}
 				p.marks = slices.DeleteFunc(p.marks, func(m string) bool { return m == id })
+				t.say("run " + id + " is hidden; superstep runs restore " + id + " brings it back")
 				p.again()
 			})
 		})

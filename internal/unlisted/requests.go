@@ -1,5 +1,5 @@
-// Package unlisted manages runs that no listing shows, because their status is runlog.Importing: runs that are being created, the mailboxes of runs, and
-// the descriptions of workers.
+// Package unlisted manages runs that no listing shows, because their status is runlog.Importing: runs that are being created, the mailboxes of runs, the
+// descriptions of workers, and the marks that hide runs.
 package unlisted
 
 import (
@@ -118,7 +118,7 @@ func open(ctx context.Context, store runlog.Store, run string) error {
 	case err != nil:
 		return err
 	case len(infos) == 0:
-		return &runlog.NotFoundError{ID: run, Store: "the store"}
+		return Missing(ctx, store, run)
 	case infos[0].Status.Ended():
 		return &runlog.EndedError{ID: run, Status: infos[0].Status}
 	}

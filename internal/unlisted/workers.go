@@ -147,5 +147,10 @@ const MemoryPrefix = "memory--"
 
 // Reserved reports whether an ID may be that of an unlisted log. No run may have such an ID: the holder of another run would obey the records of a mailbox.
 func Reserved(id string) bool {
-	return slices.ContainsFunc([]string{RequestsPrefix, SchedulesPrefix, workersPrefix, limitsPrefix, MemoryPrefix}, func(p string) bool { return strings.HasPrefix(id, p) })
+	return slices.ContainsFunc([]string{RequestsPrefix, SchedulesPrefix, workersPrefix, limitsPrefix, MemoryPrefix, marksPrefix}, func(p string) bool { return strings.HasPrefix(id, p) })
+}
+
+// Lasts reports whether an ID is that of an unlisted log that stays, whoever made it: a schedule, a memory, or what hides a run.
+func Lasts(id string) bool {
+	return strings.HasPrefix(id, SchedulesPrefix) || strings.HasPrefix(id, MemoryPrefix) || strings.HasPrefix(id, marksPrefix)
 }

@@ -121,3 +121,17 @@ func fillUp(t *testing.T, dir string, seed uint64, odd int64) (parked int) {
 	}
 	return parked
 }
+
+// On a real disk that is full, hidden runs go first.
+func TestHiddenOnFullFileSystem(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4096k"); err != nil {
+		t.Skipf("mounting a small file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	runlogtest.FullDisk(t, runlogtest.Open(t, Open, filepath.Join(dir, "store"), &Options{}), dir)
+}

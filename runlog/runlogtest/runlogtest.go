@@ -51,7 +51,7 @@ type testCase struct {
 	run        func(*fixture)
 }
 
-var cases = slices.Concat(logCases, holdCases, mailCases, listCases)
+var cases = slices.Concat(logCases, holdCases, mailCases, hiddenCases, listCases)
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
 

@@ -344,3 +344,9 @@ func TestNoRunWithoutReserve(t *testing.T) {
 		t.Errorf("with room again: %v", err)
 	}
 }
+
+// On a real disk that is full, hidden runs go first.
+func TestHiddenOnFullDisk(t *testing.T) {
+	dir := smallDisk(t, 4<<20)
+	runlogtest.FullDisk(t, runlogtest.Open(t, Open, filepath.Join(dir, "store.db"), &Options{}), dir)
+}
