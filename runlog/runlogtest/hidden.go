@@ -106,8 +106,6 @@ var hiddenCases = []testCase{
 				f.Fatalf("hidden are %+v until %v", infos, until)
 			}
 		}
-		check(v)
-		check(f.again().visible())
 		if z, ok := runlog.As[runlog.Sizer](v.store); ok {
 			now, err := z.Sizes(f.Context(), nil)
 			f.ok(err)
@@ -117,6 +115,8 @@ var hiddenCases = []testCase{
 				}
 			}
 		}
+		check(v)
+		check(f.again().visible())
 		if id, err := unlisted.Restore(f.Context(), v.store, "a"); err != nil || id != "a" {
 			f.Fatalf("restored %q: %v", id, err)
 		}
