@@ -178,6 +178,15 @@ func (h *harbour) fleet() {
 		}
 		h.clock.Add(step)
 	}
+	slow := func() bool { // its first step is recorded, and the second waits
+		infos, err := h.store.Runs(h.t.Context(), &runlog.Filter{ID: "slow0001"})
+		return err != nil || infos[0].Head >= 3
+	}
+	for end := time.Now().Add(time.Minute); !slow(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			h.t.Fatal("slow0001 does not begin")
+		}
+	}
 }
 
 // run carries out a command of the terminal, and what comes of it.
@@ -509,11 +518,6 @@ func TestTypingChangesNoRun(t *testing.T) {
 			}
 		}
 		return out
-	}
-	for end := time.Now().Add(time.Minute); facts()["slow0001"].head < 3; time.Sleep(time.Millisecond) { // its first step is recorded, and the second waits
-		if time.Now().After(end) {
-			t.Fatalf("%v", facts())
-		}
 	}
 	before := facts()
 	screens := map[string][]string{
