@@ -16,9 +16,9 @@ type InboxItem struct {
 	Run      string              `json:"run"` // its ID
 	Title    string              `json:"title,omitempty"`
 	Workflow string              `json:"workflow"`
-	Folder   string              `json:"folder,omitempty"` // the project that it belongs to, "" if that is not known
-	Status   runlog.Status       `json:"status"`           // of the run, as the store lists it
-	Path     string              `json:"path"`             // of the task that asks, its address with Key
+	Folder   string              `json:"project,omitempty"` // the project that it belongs to, "" if that is not known
+	Status   runlog.Status       `json:"status"`            // of the run, as the store lists it
+	Path     string              `json:"path"`              // of the task that asks, its address with Key
 	Key      string              `json:"key"`
 	Task     string              `json:"task"`            // for people
 	Agent    string              `json:"agent,omitempty"` // who asks, "" for the step itself

@@ -26,7 +26,7 @@ type RunStarted struct {
 	Imported *Imported       `json:"imported,omitempty"`       // of a run that was made of a file, and of its forks
 	Timed    bool            `json:"timed,omitempty"`          // records say how long things took; one that does not took less than a millisecond
 	Queue    *Queue          `json:"queue,omitempty"`          // of a run that began queued
-	Folder   string          `json:"folder,omitempty"`         // the project that it was started in, "" if it is not known
+	Folder   string          `json:"project,omitempty"`        // the project that it was started in, "" if it is not known
 	Trace    string          `json:"trace,omitempty"`          // the traceparent of who started the run: its spans belong to that trace
 }
 

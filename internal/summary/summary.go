@@ -41,7 +41,7 @@ type Summary struct {
 	Imported bool       `json:"imported,omitempty"` // the run, or one that it is a fork of, was made of a file
 	Child    bool       `json:"child,omitempty"`    // a task of another run waits for it, see runlog.Info.IsChild
 
-	Folder string `json:"folder,omitempty"` // the project that the run belongs to, "" if it is not known
+	Folder string `json:"project,omitempty"` // the project that the run belongs to, "" if it is not known
 
 	Queue *runlog.Queue `json:"queue,omitempty"` // of a run that began queued
 

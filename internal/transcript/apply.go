@@ -171,9 +171,9 @@ func (r *Run) proceed(at time.Time) {
 	}
 }
 
-// halt stops the clocks of a run.
+// halt stops the clocks of a run. One that waits can be cancelled, too.
 func (r *Run) halt(status runlog.Status, at time.Time) {
-	if r.Status == runlog.Running {
+	if r.Status == runlog.Running || status == runlog.Cancelled {
 		r.Status, r.Ended = status, at
 	}
 	r.Time.stop(at)

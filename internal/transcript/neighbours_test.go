@@ -66,6 +66,33 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
+// A run that is cancelled while it waits in a queue, pauses or executes is cancelled, and nothing of it runs or waits any more.
+func TestCancelledWhileItWaits(t *testing.T) {
+	t.Parallel()
+	began := map[runlog.Status]int{}
+	for _, name := range recorded.Names() {
+		recs := recorded.Load(name)
+		r := &transcript.Run{}
+		for n, rec := range recs {
+			if r.Apply(rec); r.Status.Ended() || n+1 < len(recs) && recs[n+1].Seq == 0 {
+				continue
+			}
+			began[r.Status]++
+			again := &transcript.Run{}
+			for _, rec := range recs[:n+1] {
+				again.Apply(rec)
+			}
+			again.Apply(runlog.Record{Seq: rec.Seq + 1, Time: rec.Time.Add(time.Second), Kind: runlog.KindRunCancelled})
+			if again.Status != runlog.Cancelled || len(again.Active()) > 0 {
+				t.Fatalf("%s, record %d: %s, then %s with %d tasks", name, n+1, r.Status, again.Status, len(again.Active()))
+			}
+		}
+	}
+	if began[runlog.Running] == 0 || began[runlog.Paused] == 0 {
+		t.Errorf("cancelled were %v", began)
+	}
+}
+
 func eventOf(name, path string, seq uint64, at time.Time, data json.RawMessage) runlog.Record {
 	b, _ := json.Marshal(runlog.Event{Name: name, Data: data})
 	return runlog.Record{Seq: seq, Time: at, Kind: runlog.KindEvent, Path: path, Data: b}
