@@ -57,7 +57,7 @@ type RunItem struct {
 	Failed string           `json:"failed_in,omitempty"` // the task for which it failed, or is partial
 	Tokens int64            `json:"tokens,omitempty"`
 	Cost   *transcript.Cost `json:"cost,omitempty"`   // nil if that is not known
-	Folder string           `json:"folder,omitempty"` // the project that it belongs to, "" if that is not known
+	Folder string           `json:"project,omitempty"` // the project that it belongs to, "" if that is not known
 }
 
 // NewRunItem returns a run for a listing, which lacks the budget that is short, if it is non-nil, and was imported if it has an

@@ -82,7 +82,7 @@ func TestCancelledWhileItWaits(t *testing.T) {
 			for _, rec := range recs[:n+1] {
 				again.Apply(rec)
 			}
-			again.Apply(runlog.Record{Seq: rec.Seq + 1, Time: rec.Time.Add(time.Second), Kind: runlog.KindRunCancelled})
+			again.Apply(runlog.Record{Seq: again.Seq + 1, Time: rec.Time.Add(time.Second), Kind: runlog.KindRunCancelled})
 			if again.Status != runlog.Cancelled || len(again.Active()) > 0 {
 				t.Fatalf("%s, record %d: %s, then %s with %d tasks", name, n+1, r.Status, again.Status, len(again.Active()))
 			}
