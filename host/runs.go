@@ -56,7 +56,7 @@ type RunItem struct {
 	Nodes  int              `json:"nodes,omitempty"`     // of its graph, 0 if they are not known
 	Failed string           `json:"failed_in,omitempty"` // the task for which it failed, or is partial
 	Tokens int64            `json:"tokens,omitempty"`
-	Cost   *transcript.Cost `json:"cost,omitempty"`   // nil if that is not known
+	Cost   *transcript.Cost `json:"cost,omitempty"`    // nil if that is not known
 	Folder string           `json:"project,omitempty"` // the project that it belongs to, "" if that is not known
 }
 
