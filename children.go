@@ -106,6 +106,9 @@ func (e *Engine) begets(r *Run) func(context.Context, *graph.ChildRun) error {
 			Trace: j.Scope(c.Of.Path).Traceparent(""), // its spans hang below the task that waits for it
 		}
 		own := j.Info()
+		if s := summary.Of(&own); s != nil && s.Folder != "" { // whoever executes its parent
+			started.Folder = s.Folder
+		}
 		if q := own.Queue(); q != nil {
 			started.Queue.Priority = q.Priority
 		}

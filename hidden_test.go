@@ -57,7 +57,7 @@ func TestHidden(t *testing.T) {
 		},
 	} {
 		err := try()
-		if missing, ok := errors.AsType[*runlog.NotFoundError](err); !ok || !missing.Hidden || !strings.Contains(err.Error(), "runs restore "+id) {
+		if missing, ok := errors.AsType[*runlog.NotFoundError](err); !ok || !missing.Hidden || !strings.Contains(err.Error(), "can be restored") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -46,11 +46,15 @@ func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.In
 	if keep.Newest <= 0 && keep.Within <= 0 {
 		return removed, ErrKeepsNothing
 	}
-	infos, err := e.store.Runs(ctx, nil)
+	infos, err := unlisted.Whole(e.store).Runs(ctx, nil)
 	if err != nil {
 		return removed, err
 	}
-	for _, info := range prunable(infos, keep, e.opt.Now()) {
+	_, hidden, err := unlisted.Hidden(ctx, e.store, "") // which keep what they were forked from
+	if err != nil {
+		return removed, err
+	}
+	for _, info := range prunable(infos, keep, e.opt.Now(), hidden) {
 		if !keep.Dry {
 			err := e.remove(ctx, info.ID)
 			switch {
@@ -95,7 +99,7 @@ func (e *Engine) dropImports(ctx context.Context) error {
 
 // prunable returns the runs that a retention does not keep. The runs are given with the newest
 // first.
-func prunable(infos []runlog.Info, keep Retention, now time.Time) []runlog.Info {
+func prunable(infos []runlog.Info, keep Retention, now time.Time, hidden map[string]time.Time) []runlog.Info {
 	byID := make(map[string]*runlog.Info, len(infos))
 	newer := map[string]int{} // runs of a workflow that have been seen
 	kept := make(map[string]bool, len(infos))
@@ -103,6 +107,9 @@ func prunable(infos []runlog.Info, keep Retention, now time.Time) []runlog.Info 
 		info := &infos[i]
 		if byID[info.ID] = info; info.IsChild() { // it goes with its parent, and one that has not ended keeps that
 			kept[info.ID] = !done(*info)
+			continue
+		}
+		if _, kept[info.ID] = hidden[info.ID]; kept[info.ID] {
 			continue
 		}
 		newer[info.Workflow]++

@@ -852,7 +852,13 @@ func (e *Engine) Restore(ctx context.Context, ref string) (string, error) {
 func (e *Engine) Delete(ctx context.Context, id string) error {
 	info, err := e.find(ctx, id)
 	if gone, ok := errors.AsType[*runlog.NotFoundError](err); ok && gone.Hidden && gone.ID == id {
-		_, err := unlisted.Drop(ctx, e.store, id)
+		infos, err := unlisted.Whole(e.store).Runs(ctx, &runlog.Filter{ID: id})
+		if err == nil && len(infos) > 0 && unlisted.Tree(&infos[0]) != id {
+			err = fmt.Errorf("run %s is a child of run %s, which was removed: restore that one, or delete it", id, unlisted.Tree(&infos[0]))
+		}
+		if err == nil {
+			_, err = unlisted.Drop(ctx, e.store, id, time.Time{})
+		}
 		return err
 	}
 	if err != nil {

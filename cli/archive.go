@@ -160,10 +160,3 @@ func warnLate(a *app, id string, err error) {
 		a.tty.Warn(fmt.Sprintf("the folder of run %s is not up to date: %v", id, err))
 	}
 }
-
-// removeFolder removes the folder of a run that was removed.
-func removeFolder(a *app, id string) {
-	if err := a.host().RemoveFolder(id); err != nil {
-		a.tty.Warn(fmt.Sprintf("the folder of run %s is still there: %v", id, err))
-	}
-}

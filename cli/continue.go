@@ -59,6 +59,9 @@ func continueRun(ctx context.Context, a *app, name, ref string, g *arguments.Giv
 		ref, g.Words = g.Words[0], g.Words[1:]
 		if _, _, err := findRun(ctx, a, ref); err != nil {
 			e := *classify(err)
+			if isRef.MatchString(ref) { // no word of a message
+				return &e
+			}
 			e.Next = append(e.Next, "the message is one argument: "+quoted)
 			return &e
 		}

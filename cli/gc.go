@@ -175,9 +175,6 @@ func collectRuns(ctx context.Context, a *app, keep superstep.Retention) error {
 	for _, i := range removed {
 		out.Removed = append(out.Removed, i.ID)
 		out.Bytes += before[i.ID]
-		if !keep.Dry {
-			removeFolder(a, i.ID)
-		}
 	}
 	if r, ok := runlog.As[runlog.Reclaimer](a.store); ok && !keep.Dry {
 		if out.Freed, err = r.Reclaim(ctx); err != nil {

@@ -66,7 +66,6 @@ func removeRun(ctx context.Context, a *app, e *superstep.Engine, id string, now 
 	if now {
 		err := e.Delete(ctx, id)
 		if err == nil {
-			removeFolder(a, id)
 			a.note("deleted run " + id)
 		}
 		return err
@@ -84,22 +83,33 @@ func removeRun(ctx context.Context, a *app, e *superstep.Engine, id string, now 
 
 func runsRestore(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "restore ID", SuggestFor: []string{"undo", "undelete", "unhide"}, Short: "Restore a removed run", Args: oneRun,
+		Use: "restore ID...", SuggestFor: []string{"undo", "undelete", "unhide"}, Short: "Restore removed runs", ValidArgsFunction: cobra.NoFileCompletions,
 		Example: examples(a.cfg.Name, "runs restore 7f3a", "", "runs list --status hidden", "what can be restored"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			list := a.hint("runs", "list", "--status", string(hidden))
+			if len(args) == 0 {
+				return usage("runs restore: name removed runs, by the start of their IDs; `" + list + "` shows those there are")
+			}
 			e, err := a.looking(cmd.Context())
 			if err != nil {
 				return err
 			}
-			id, err := e.Restore(cmd.Context(), args[0])
-			if errors.As(err, new(*runlog.NotFoundError)) {
-				return &Error{Exit: ExitUsage, Code: "unknown_run", Err: err, Message: fmt.Sprintf("no removed run %q in %s; `%s` shows those there are", args[0], storeName(a),
-					a.hint("runs", "list", "--status", string(hidden)))}
+			ids := []string{}
+			for _, ref := range args {
+				id, err := e.Restore(cmd.Context(), ref)
+				if errors.As(err, new(*runlog.NotFoundError)) {
+					return &Error{Exit: ExitUsage, Code: "unknown_run", Err: err, Message: fmt.Sprintf("no removed run %q in %s; `%s` shows those there are", ref, storeName(a), list)}
+				}
+				if err != nil {
+					return err
+				}
+				a.note("restored run " + id)
+				ids = append(ids, id)
 			}
-			if err != nil {
-				return err
+			if a.programs() {
+				return a.out.value(map[string]any{"restored": ids})
 			}
-			return a.tell(map[string]any{"restored": id}, "restored run "+id)
+			return nil
 		},
 	}
 }

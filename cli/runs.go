@@ -182,8 +182,9 @@ func runsList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		place := storeName(a)
 		if here {
-			infos = slices.DeleteFunc(infos, func(i runlog.Info) bool { return summary.Elsewhere(&i, a.host().Dir()) })
+			infos, place = slices.DeleteFunc(infos, func(i runlog.Info) bool { return summary.Elsewhere(&i, a.host().Project()) }), a.host().Project()
 		}
 		tops := 0
 		more := slices.IndexFunc(infos, func(i runlog.Info) bool {
@@ -196,13 +197,13 @@ func runsList(a *app) *cobra.Command {
 			infos = infos[:more]
 		}
 		if len(infos) == 0 && len(f.Status) > 0 && !a.programs() {
-			a.err.line(fmt.Sprintf("no run in %s is %s; `%s` shows all", storeName(a), strings.Join(statuses, " or "), a.hint("runs", "list")))
+			a.err.line(fmt.Sprintf("no run in %s is %s; `%s` shows all", place, strings.Join(statuses, " or "), a.hint("runs", "list")))
 			return nil
 		}
-		if err := printList(cmd.Context(), a, infos, until); err != nil || more < 0 {
+		if err := printList(cmd.Context(), a, infos, until, place); err != nil || more < 0 {
 			return err
 		}
-		a.note(fmt.Sprintf("older runs are not shown; `%s --limit 0` shows all", a.hint("runs", "list")))
+		a.note("older runs are not shown; --limit 0 shows all")
 		return nil
 	}
 	return cmd
@@ -287,7 +288,7 @@ func statusNames() []string {
 	return out
 }
 
-func printList(ctx context.Context, a *app, infos []runlog.Info, until map[string]time.Time) error {
+func printList(ctx context.Context, a *app, infos []runlog.Info, until map[string]time.Time, place string) error {
 	list, problems, err := a.host().RunItems(ctx, infos)
 	if err != nil {
 		return err
@@ -304,7 +305,7 @@ func printList(ctx context.Context, a *app, infos []runlog.Info, until map[strin
 		return rows(a.out, list)
 	}
 	if len(infos) == 0 {
-		a.err.line("no runs in " + storeName(a) + absent(a) + "; start one with `" + a.cfg.Name + " run`")
+		a.err.line("no runs in " + place + absent(a) + "; start one with `" + a.cfg.Name + " run`")
 		return nil
 	}
 	pal := a.tty.Out
@@ -313,7 +314,7 @@ func printList(ctx context.Context, a *app, infos []runlog.Info, until map[strin
 	if costs {
 		table[0] = slices.Insert(table[0], 3, "COST")
 	}
-	folders := slices.ContainsFunc(list, func(i host.RunItem) bool { return i.Folder != "" && i.Folder != a.host().Dir() })
+	folders := slices.ContainsFunc(list, func(i host.RunItem) bool { return i.Folder != "" && i.Folder != a.host().Project() })
 	if folders {
 		table[0] = slices.Insert(table[0], len(table[0])-1, "FOLDER")
 	}

@@ -48,7 +48,7 @@ func lookup(ctx context.Context, e *superstep.Engine, id string) (runlog.Info, e
 	infos, err := e.Runs(ctx, &runlog.Filter{ID: id})
 	if err == nil && len(infos) == 0 {
 		if _, err = e.Find(ctx, id); err == nil { // it says whether the run is hidden
-			err = &runlog.NotFoundError{ID: id}
+			err = &runlog.NotFoundError{ID: id, Store: "the store"}
 		}
 	}
 	if err != nil {

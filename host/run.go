@@ -27,7 +27,7 @@ func (h *Host) Engine(ctx context.Context, opt *EngineOptions) (*superstep.Engin
 	}
 	o := &superstep.Options{
 		Folder: h.Folder, Sockets: h.sockets, Failpoint: h.cfg.Failpoint, Sandbox: h.sandbox, Trusted: h.trustsRun, Accept: h.accepts,
-		Project: h.Dir(), MaxSteps: opt.MaxSteps, Agents: opt.Agents, Restore: h.Restore, Hooks: h.cfg.Hooks,
+		Project: h.Project(), MaxSteps: opt.MaxSteps, Agents: opt.Agents, Restore: h.Restore, Hooks: h.cfg.Hooks,
 	}
 	if !opt.Look {
 		o.Workflows = h.Workflows()

@@ -12,12 +12,17 @@ import (
 	"github.com/superstep-dev/superstep/runlog"
 )
 
+// Project returns the folder that runs belong to: Dir without symbolic links.
+func (h *Host) Project() string {
+	if real, err := filepath.EvalSymlinks(h.Dir()); err == nil {
+		return real
+	}
+	return h.Dir()
+}
+
 // FolderLabel returns the place of the workers of this folder, see superstep.RecoverOptions. A schedule belongs to the folder in which it was added.
 func (h *Host) FolderLabel() string {
-	dir := h.Dir()
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
-	}
+	dir := h.Project()
 	sum := sha256.Sum256([]byte(dir))
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

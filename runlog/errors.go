@@ -39,7 +39,7 @@ type NotFoundError struct {
 
 func (e *NotFoundError) Error() string {
 	if e.Hidden {
-		return fmt.Sprintf("run %s was removed and is hidden; `runs restore %s` brings it back, `runs rm --now %s` deletes it", e.ID, e.ID, e.ID)
+		return fmt.Sprintf("run %s was removed, and can be restored", e.ID)
 	}
 	return fmt.Sprintf("no run %q in %s", e.ID, e.Store)
 }

@@ -426,6 +426,10 @@ func (p *runsPane) act(k tea.KeyPressMsg, i *runlog.Info) tea.Cmd {
 			t.fail(fmt.Errorf("run %s is running; x cancels it, then it can be deleted", id))
 			return nil
 		}
+		if i.IsChild() {
+			t.fail(fmt.Errorf("run %s is a child of run %s: delete that one", id, i.Parent))
+			return nil
+		}
 		t.asks("Delete run "+id+"?", "it is hidden, and can be restored for 24 hours", func() tea.Cmd {
 			return t.do("deleting run "+id, func(ctx context.Context, _ *superstep.Engine) error {
 				_, err := t.backend.Command(ctx, "runs", "rm", "--", id)

@@ -29,10 +29,10 @@ func markID(tree string) string {
 	return marksPrefix + hex.EncodeToString(sum[:16])
 }
 
-// tree returns which mark hides a run: children have that of the run at the top.
-func tree(i *runlog.Info) string {
-	if i.IsChild() {
-		return runlog.RootOf(i.ID, true)
+// Tree returns which mark hides a run: children have that of the run at the top. Of an encrypted run without its key, the ID tells whether it is one.
+func Tree(i *runlog.Info) string {
+	if root := runlog.RootOf(i.ID, true); i.IsChild() || i.Summary == "" && i.Parent != "" && (root == i.Parent || root == runlog.RootOf(i.Parent, true)) {
+		return root
 	}
 	return i.ID
 }
@@ -42,7 +42,7 @@ func marked(ctx context.Context, store runlog.Store, infos []runlog.Info, see fu
 	marks := map[string]*runlog.Info{}
 	for i := range infos {
 		if infos[i].Status != runlog.Importing {
-			marks[markID(tree(&infos[i]))] = nil
+			marks[markID(Tree(&infos[i]))] = nil
 		}
 	}
 	const few = 8 // which are looked for one by one
@@ -66,7 +66,7 @@ func marked(ctx context.Context, store runlog.Store, infos []runlog.Info, see fu
 		if infos[i].Status == runlog.Importing {
 			continue
 		}
-		if m := marks[markID(tree(&infos[i]))]; m != nil {
+		if m := marks[markID(Tree(&infos[i]))]; m != nil {
 			see(&infos[i], m)
 		}
 	}
@@ -99,11 +99,13 @@ func Missing(ctx context.Context, store runlog.Store, ref string) error {
 	if i := slices.IndexFunc(infos, func(i runlog.Info) bool { return i.ID == ref }); i >= 0 {
 		infos = infos[i : i+1]
 	}
-	if len(infos) == 1 {
-		missing.ID, missing.Hidden = infos[0].ID, true
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case len(infos) > 1:
+		return fmt.Errorf("%q begins the IDs of %d removed runs, such as %s and %s: give more of the ID", ref, len(infos), infos[0].ID, infos[1].ID)
+	case len(infos) == 1:
+		missing.ID, missing.Hidden = infos[0].ID, true
 	}
 	return missing
 }
@@ -115,8 +117,7 @@ func family(ctx context.Context, store runlog.Store, id string) ([]runlog.Info, 
 	slices.Reverse(infos)
 	in := map[string]bool{id: true}
 	return slices.DeleteFunc(infos, func(i runlog.Info) bool {
-		child := i.IsChild() || i.Summary == "" && runlog.RootOf(i.ID, true) == root // without the key of an encrypted run there is no summary
-		in[i.ID] = i.ID == id || child && in[i.Parent]
+		in[i.ID] = i.ID == id || Tree(&i) != i.ID && in[i.Parent]
 		return !in[i.ID]
 	}), err
 }
@@ -126,8 +127,8 @@ func family(ctx context.Context, store runlog.Store, id string) ([]runlog.Info, 
 func Hide(ctx context.Context, store runlog.Store, info *runlog.Info, now time.Time) (err error) {
 	store = Whole(store)
 	id := info.ID
-	if info.IsChild() {
-		return fmt.Errorf("run %s is a child of run %s: remove that one, or delete this one at once: runs rm --now %s", id, info.Parent, id)
+	if top := Tree(info); top != id {
+		return fmt.Errorf("run %s is a child of run %s: remove that one", id, top)
 	}
 	if err := idle(ctx, store, id); err != nil {
 		return err
@@ -166,7 +167,7 @@ func idle(ctx context.Context, store runlog.Store, id string) error {
 		err = &runlog.BusyError{ID: infos[i].ID, Owner: infos[i].Owner}
 	}
 	if err == nil && len(infos) > 1 && runlog.RootOf(id, false) != id {
-		err = fmt.Errorf("run %s has too long an ID to be hidden with its children: delete it at once: runs rm --now %s", id, id)
+		err = fmt.Errorf("run %s has too long an ID to be hidden with its children: delete it at once", id)
 	}
 	return err
 }
@@ -183,45 +184,73 @@ func Restore(ctx context.Context, store runlog.Store, ref string) (string, error
 	if err != nil || len(infos) == 0 {
 		return "", errors.Join(err, missing)
 	}
-	return tree(&infos[0]), store.Delete(ctx, markID(tree(&infos[0])))
+	return Tree(&infos[0]), store.Delete(ctx, markID(Tree(&infos[0])))
 }
 
-// Drop deletes a run that is hidden, with its children, and returns them.
-func Drop(ctx context.Context, store runlog.Store, id string) ([]runlog.Info, error) {
+// Drop deletes a run that was hidden before a time, whenever if that is zero, with its children, and returns them. It holds the mark meanwhile, so that nobody restores the run.
+func Drop(ctx context.Context, store runlog.Store, id string, before time.Time) (infos []runlog.Info, err error) {
+	dropped := func(string) {}
+	if v, ok := store.(*visible); ok && v.dropped != nil {
+		dropped = v.dropped
+	}
 	store = Whole(store)
-	infos, err := family(ctx, store, id)
+	marks, err := store.Runs(ctx, &runlog.Filter{ID: markID(id), Status: []runlog.Status{runlog.Importing}})
+	if err != nil || len(marks) == 0 || !before.IsZero() && marks[0].Updated.After(before) { // it was restored, and perhaps hidden again
+		return nil, err
+	}
+	log, _, err := store.Acquire(ctx, markID(id), nil)
+	switch {
+	case errors.As(err, new(*runlog.NotFoundError)):
+		return nil, nil
+	case errors.As(err, new(*runlog.StorageError)): // it is deleted because the disk is full
+	case err != nil:
+		return nil, err
+	}
+	defer func() {
+		if log != nil {
+			err = errors.Join(err, log.Release(context.WithoutCancel(ctx)))
+		}
+		if err == nil { // last: what a crash leaves stays hidden
+			err = store.Delete(ctx, markID(id))
+		}
+		if errors.As(err, new(*runlog.NotFoundError)) {
+			err = nil
+		}
+	}()
+	infos, err = family(ctx, store, id)
 	for i := range slices.Backward(infos) { // the run itself goes last, so that Drop finds the others after a crash
 		if err == nil {
 			err = store.Delete(ctx, infos[i].ID)
 		}
 		if err == nil || errors.As(err, new(*runlog.NotFoundError)) {
+			dropped(infos[i].ID)
 			err = DropRequests(ctx, store, infos[i].ID)
 		}
-	}
-	if err == nil {
-		err = store.Delete(ctx, markID(id)) // last: what a crash leaves stays hidden
-	}
-	if errors.As(err, new(*runlog.NotFoundError)) {
-		err = nil
 	}
 	return infos, err
 }
 
-// Expire deletes the hidden runs that were hidden HiddenFor ago, and returns them with their children. With dry it only returns them.
+// Expire deletes the hidden runs that were hidden HiddenFor ago, and returns them with their children. Those that somebody holds it leaves. With dry it only
+// returns them.
 func Expire(ctx context.Context, store runlog.Store, now time.Time, dry bool) (expired []runlog.Info, err error) {
-	ids, err := hiddenBefore(ctx, Whole(store), now.Add(-HiddenFor))
-	remove := Drop
-	if dry {
-		remove = family
-	}
+	before := now.Add(-HiddenFor)
+	ids, err := hiddenBefore(ctx, Whole(store), before)
 	for _, id := range ids {
-		infos, err := remove(ctx, Whole(store), id)
+		var infos []runlog.Info
+		if !dry {
+			infos, err = Drop(ctx, store, id, before)
+		} else if infos, err = family(ctx, Whole(store), id); slices.ContainsFunc(infos, func(i runlog.Info) bool { return i.Owner != "" }) {
+			continue
+		}
+		if errors.As(err, new(*runlog.BusyError)) {
+			continue
+		}
 		if err != nil {
 			return expired, err
 		}
 		expired = append(expired, infos...)
 	}
-	return expired, err
+	return expired, nil
 }
 
 // hiddenBefore returns which runs were hidden before a time, without their children, the one that was hidden first first.
@@ -283,10 +312,10 @@ func (v *visible) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, er
 		more := g.Limit > 0 && len(all) == g.Limit
 		all = slices.DeleteFunc(all, func(i runlog.Info) bool { return hidden[i.ID] })
 		if more && len(all) < f.Limit {
-			g.Limit *= 4
+			g.Limit = 0
 			continue
 		}
-		if g.Limit > 0 && len(all) > f.Limit {
+		if f != nil && f.Limit > 0 && len(all) > f.Limit {
 			all = all[:f.Limit]
 		}
 		return all, nil
@@ -296,7 +325,14 @@ func (v *visible) Runs(ctx context.Context, f *runlog.Filter) ([]runlog.Info, er
 // Acquire implements runlog.Store. It looks for a mark once it holds the run, as Hide looks for holders once there is a mark.
 func (v *visible) Acquire(ctx context.Context, id string, opt *runlog.AcquireOptions) (log runlog.Log, info runlog.Info, err error) {
 	if Reserved(id) {
-		return v.Store.Acquire(ctx, id, opt)
+		err = v.sparing(ctx, func() error {
+			log, info, err = v.Store.Acquire(ctx, id, opt)
+			return err
+		})
+		if err != nil {
+			return nil, info, err
+		}
+		return v.spared(log), info, nil
 	}
 	hidden := false
 	if opt != nil && opt.Create != nil {
@@ -326,10 +362,24 @@ func (v *visible) Acquire(ctx context.Context, id string, opt *runlog.AcquireOpt
 			return nil, runlog.Info{}, errors.Join(err, log.Release(context.WithoutCancel(ctx)))
 		}
 	}
-	if c, ok := log.(cleaner); ok {
-		return &cleaningLog{visibleLog{log, v}, c}, info, nil
+	return v.spared(log), info, nil
+}
+
+// Delete implements runlog.Store.
+func (v *visible) Delete(ctx context.Context, id string) error {
+	err := v.Store.Delete(ctx, id)
+	if err == nil && v.dropped != nil && !Reserved(id) {
+		v.dropped(id)
 	}
-	return &visibleLog{log, v}, info, nil
+	return err
+}
+
+// spared returns a log whose appends delete hidden runs on a full disk.
+func (v *visible) spared(log runlog.Log) runlog.Log {
+	if c, ok := log.(cleaner); ok {
+		return &cleaningLog{visibleLog{log, v}, c}
+	}
+	return &visibleLog{log, v}
 }
 
 // clear removes what is left of a hidden run that was deleted: another run of its ID is not hidden. It reports whether there is a hidden run.
@@ -340,7 +390,7 @@ func (v *visible) clear(ctx context.Context, id string) (hidden bool, err error)
 	}
 	infos, err := v.Store.Runs(ctx, &runlog.Filter{ID: id})
 	if err == nil && len(infos) == 0 {
-		_, err = Drop(ctx, v.Store, id)
+		_, err = Drop(ctx, v, id, time.Time{})
 		return false, err
 	}
 	return marks[0].Head > 0, err
@@ -348,23 +398,27 @@ func (v *visible) clear(ctx context.Context, id string) (hidden bool, err error)
 
 // sparing carries out a write. On a full disk it deletes hidden runs until that succeeds.
 func (v *visible) sparing(ctx context.Context, write func() error) error {
-	for {
-		err := write()
-		full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.ENOMEM)
-		if !full || !errors.As(err, new(*runlog.StorageError)) {
-			return err
+	full := func(err error) bool {
+		return (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.ENOMEM)) && errors.As(err, new(*runlog.StorageError))
+	}
+	err := write()
+	if !full(err) {
+		return err
+	}
+	ids, derr := hiddenBefore(ctx, v.Store, time.Unix(1<<40, 0)) // whatever their age
+	for n := 0; derr == nil && n < len(ids) && full(err); n++ {
+		if infos, derr := Drop(ctx, v, ids[n], time.Time{}); derr != nil || len(infos) == 0 {
+			continue
 		}
-		ids, derr := hiddenBefore(ctx, v.Store, time.Unix(1<<40, 0)) // whatever their age
-		if derr != nil || len(ids) == 0 {
-			return err
+		if err = write(); !full(err) {
+			break
 		}
-		if _, derr = Drop(ctx, v.Store, ids[0]); derr != nil {
-			return err
-		}
-		if v.dropped != nil {
-			v.dropped(ids[0])
+		if r, ok := runlog.As[runlog.Reclaimer](v.Store); ok { // it may need room beside the store's file
+			_, _ = r.Reclaim(ctx)
+			err = write()
 		}
 	}
+	return err
 }
 
 type visibleLog struct {

@@ -51,7 +51,7 @@ func (f *fixture) marks() int {
 // hiddenError checks that an error says that a run is hidden.
 func (f *fixture) hiddenError(err error, id string) {
 	f.Helper()
-	if e := as[*runlog.NotFoundError](f, err); e.ID != id || !e.Hidden || !strings.Contains(err.Error(), "runs restore "+id) {
+	if e := as[*runlog.NotFoundError](f, err); e.ID != id || !e.Hidden || !strings.Contains(err.Error(), "can be restored") {
 		f.Fatalf("got error %v, want that run %s is hidden", err, id)
 	}
 }
@@ -181,6 +181,38 @@ var hiddenCases = []testCase{
 			if f.marks() != 0 || len(v.ids(nil)) != 2 {
 				f.Fatalf("%d marks; hidden: %v, taken: %v", f.marks(), hid, took)
 			}
+		}
+	}},
+	{"hidden, while it is deleted", "a run that was restored, and hidden again, before it is deleted stays, and one that is being deleted is not restored", func(f *fixture) {
+		v := f.visible()
+		f.released("a", 2)
+		kid := f.child("a", 1)
+		f.ok(f.hide("a"))
+		_, until, err := unlisted.Hidden(f.Context(), v.store, "a")
+		f.ok(err)
+		_, err = unlisted.Restore(f.Context(), v.store, "a")
+		f.ok(err)
+		stays := func() {
+			f.Helper()
+			gone, err := unlisted.Drop(f.Context(), v.store, "a", until["a"].Add(-unlisted.HiddenFor-time.Nanosecond))
+			if err != nil || len(gone) > 0 || len(f.ids(&runlog.Filter{Prefix: "a"})) != 2 {
+				f.Fatalf("deleted %+v, %v", gone, err)
+			}
+		}
+		stays()
+		f.ok(f.hide("a"))
+		stays()
+		marks, err := f.store.Runs(f.Context(), &runlog.Filter{Status: []runlog.Status{runlog.Importing}})
+		f.ok(err)
+		l, _, err := f.store.Acquire(f.Context(), marks[0].ID, nil) // as whoever deletes it
+		f.ok(err)
+		_, err = unlisted.Restore(f.Context(), v.store, "a")
+		as[*runlog.BusyError](f, err)
+		f.ok(l.Release(f.Context()))
+		gone, err := unlisted.Expire(f.Context(), v.store, time.Now().Add(48*time.Hour), false)
+		f.ok(err)
+		if len(gone) != 2 || gone[1].ID != kid || f.marks() != 0 {
+			f.Fatalf("deleted %+v; %d marks are left", gone, f.marks())
 		}
 	}},
 	{"hidden, then deleted", "Expire deletes what was hidden long ago with its children and mailboxes, nothing else, and a new run of its ID is visible", func(f *fixture) {
