@@ -379,3 +379,32 @@ func FullDisk(t *testing.T, s runlog.Store, dir string) {
 	t.Logf("%d appends of 20 KB on a full disk, %d of them after the first of two hidden runs was deleted", n, alone)
 	f.ok(os.Remove(ballast.Name()))
 }
+
+// Newcomers checks that another process, which has no reserve yet, can begin a run on a full disk while there are hidden ones, and that only as many are
+// deleted as that takes.
+func Newcomers(t *testing.T, open func() runlog.Store, full func()) {
+	t.Helper()
+	s := open()
+	f := &fixture{T: t, store: unlisted.Visible(s, nil)}
+	rnd := rand.NewChaCha8([32]byte{})
+	for _, id := range []string{"first", "second"} {
+		noise := make([]byte, 900_000)
+		_, _ = rnd.Read(noise)
+		data, err := json.Marshal(noise)
+		f.ok(err)
+		l := f.create(id)
+		f.append(l, &runlog.Batch{Records: []runlog.Record{{Kind: runlog.KindEvent, Time: start, Data: data}}})
+		f.ok(l.Release(t.Context()))
+		f.ok(f.hide(id))
+	}
+	f.ok(s.Close())
+	full()
+	f = &fixture{T: t, store: unlisted.Visible(open(), nil)}
+	l := f.create("new")
+	f.append(l, &runlog.Batch{Records: records(1)})
+	infos, _, err := unlisted.Hidden(t.Context(), f.store, "")
+	f.ok(err)
+	if len(infos) != 1 || infos[0].ID != "second" {
+		t.Errorf("hidden are %+v", infos)
+	}
+}

@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +12,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/faults"
-	"github.com/superstep-dev/superstep/internal/unlisted"
 	"github.com/superstep-dev/superstep/runlog"
 	"github.com/superstep-dev/superstep/runlog/runlogtest"
 	"golang.org/x/sys/unix"
@@ -354,48 +351,8 @@ func TestHiddenOnFullDisk(t *testing.T) {
 	runlogtest.FullDisk(t, runlogtest.Open(t, Open, filepath.Join(dir, "store.db"), &Options{}), dir)
 }
 
-// Another process, which has no reserve yet, can begin a run on a full disk while there are hidden ones, and only as many are deleted as that takes.
 func TestHiddenForNewcomers(t *testing.T) {
 	dir := smallDisk(t, 6<<20)
 	path := filepath.Join(dir, "store.db")
-	s := runlogtest.Open(t, Open, path, &Options{})
-	for _, id := range []string{"first", "second"} {
-		v := unlisted.Visible(s, nil)
-		l, info, err := v.Acquire(t.Context(), id, &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "w"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		noise := make([]byte, 900_000)
-		_, _ = rand.Read(noise)
-		data, err := json.Marshal(noise)
-		if err == nil {
-			err = l.Append(t.Context(), &runlog.Batch{Records: []runlog.Record{{Kind: runlog.KindEvent, Time: time.Now(), Data: data}}})
-		}
-		if err == nil {
-			err = l.Release(t.Context())
-		}
-		if err == nil {
-			err = unlisted.Hide(t.Context(), v, &info, time.Now())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	fill(t, dir, 0)
-	s = runlogtest.Open(t, Open, path, &Options{})
-	v := unlisted.Visible(s, nil)
-	l, _, err := v.Acquire(t.Context(), "new", &runlog.AcquireOptions{Create: &runlog.NewRun{Workflow: "w"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Append(t.Context(), &runlog.Batch{Records: []runlog.Record{{Kind: runlog.KindEvent, Time: time.Now(), Data: json.RawMessage("{}")}}}); err != nil {
-		t.Error(err)
-	}
-	infos, _, err := unlisted.Hidden(t.Context(), v, "")
-	if err != nil || len(infos) != 1 || infos[0].ID != "second" {
-		t.Errorf("hidden are %+v, %v", infos, err)
-	}
+	runlogtest.Newcomers(t, func() runlog.Store { return runlogtest.Open(t, Open, path, &Options{}) }, func() { fill(t, dir, 0) })
 }
