@@ -384,8 +384,7 @@ func FullDisk(t *testing.T, s runlog.Store, dir string) {
 // deleted as that takes.
 func Newcomers(t *testing.T, open func() runlog.Store, full func()) {
 	t.Helper()
-	s := open()
-	f := &fixture{T: t, store: unlisted.Visible(s, nil)}
+	f := &fixture{T: t, store: unlisted.Visible(open(), nil)}
 	rnd := rand.NewChaCha8([32]byte{})
 	for _, id := range []string{"first", "second"} {
 		noise := make([]byte, 900_000)
@@ -397,7 +396,6 @@ func Newcomers(t *testing.T, open func() runlog.Store, full func()) {
 		f.ok(l.Release(t.Context()))
 		f.ok(f.hide(id))
 	}
-	f.ok(s.Close())
 	full()
 	f = &fixture{T: t, store: unlisted.Visible(open(), nil)}
 	l := f.create("new")
