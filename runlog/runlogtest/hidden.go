@@ -380,24 +380,26 @@ func FullDisk(t *testing.T, s runlog.Store, dir string) {
 	f.ok(os.Remove(ballast.Name()))
 }
 
-// Newcomers checks that another process, which has no reserve yet, can begin a run on a full disk while there are hidden ones, and that only as many are
-// deleted as that takes.
-func Newcomers(t *testing.T, open func() runlog.Store, full func()) {
+// Newcomers checks that a process that opens a store on a full disk, and has no reserve yet, can begin a run while there are hidden ones, and that only as many
+// are deleted as that takes.
+func Newcomers(t *testing.T, open func(t *testing.T) runlog.Store, full func()) {
 	t.Helper()
-	f := &fixture{T: t, store: unlisted.Visible(open(), nil)}
-	rnd := rand.NewChaCha8([32]byte{})
-	for _, id := range []string{"first", "second"} {
-		noise := make([]byte, 900_000)
-		_, _ = rnd.Read(noise)
-		data, err := json.Marshal(noise)
-		f.ok(err)
-		l := f.create(id)
-		f.append(l, &runlog.Batch{Records: []runlog.Record{{Kind: runlog.KindEvent, Time: start, Data: data}}})
-		f.ok(l.Release(t.Context()))
-		f.ok(f.hide(id))
-	}
+	t.Run("before", func(t *testing.T) { // at its end the store is closed
+		f := &fixture{T: t, store: unlisted.Visible(open(t), nil)}
+		rnd := rand.NewChaCha8([32]byte{})
+		for _, id := range []string{"first", "second"} {
+			noise := make([]byte, 900_000)
+			_, _ = rnd.Read(noise)
+			data, err := json.Marshal(noise)
+			f.ok(err)
+			l := f.create(id)
+			f.append(l, &runlog.Batch{Records: []runlog.Record{{Kind: runlog.KindEvent, Time: start, Data: data}}})
+			f.ok(l.Release(t.Context()))
+			f.ok(f.hide(id))
+		}
+	})
 	full()
-	f = &fixture{T: t, store: unlisted.Visible(open(), nil)}
+	f := &fixture{T: t, store: unlisted.Visible(open(t), nil)}
 	l := f.create("new")
 	f.append(l, &runlog.Batch{Records: records(1)})
 	infos, _, err := unlisted.Hidden(t.Context(), f.store, "")

@@ -354,5 +354,5 @@ func TestHiddenOnFullDisk(t *testing.T) {
 func TestHiddenForNewcomers(t *testing.T) {
 	dir := smallDisk(t, 6<<20)
 	path := filepath.Join(dir, "store.db")
-	runlogtest.Newcomers(t, func() runlog.Store { return runlogtest.Open(t, Open, path, &Options{}) }, func() { fill(t, dir, 0) })
+	runlogtest.Newcomers(t, func(t *testing.T) runlog.Store { return runlogtest.Open(t, Open, path, &Options{}) }, func() { fill(t, dir, 0) })
 }
