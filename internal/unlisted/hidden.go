@@ -235,6 +235,9 @@ func Drop(ctx context.Context, store runlog.Store, id string, before time.Time) 
 func Expire(ctx context.Context, store runlog.Store, now time.Time, dry bool) (expired []runlog.Info, err error) {
 	before := now.Add(-HiddenFor)
 	ids, err := hiddenBefore(ctx, Whole(store), before)
+	if err != nil {
+		return nil, err
+	}
 	for _, id := range ids {
 		var infos []runlog.Info
 		if !dry {
