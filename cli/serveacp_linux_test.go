@@ -661,6 +661,7 @@ func (d *editorDesk) lines(requests ...string) (out []string) {
 		var m struct {
 			ID     int
 			Result struct{ SessionID, StopReason string }
+			Error  struct{ Message string }
 			Params struct {
 				Update struct {
 					SessionUpdate, CurrentModeID string
@@ -697,7 +698,7 @@ func (d *editorDesk) lines(requests ...string) (out []string) {
 		case text.Text != "":
 			out = append(out, text.Text)
 		case m.ID >= 10:
-			out = append(out, fmt.Sprintf("%d %s", m.ID, m.Result.StopReason))
+			out = append(out, fmt.Sprintf("%d %s%s", m.ID, m.Result.StopReason, m.Error.Message))
 			waits--
 		}
 		if waits == 0 && m.ID >= 10 {

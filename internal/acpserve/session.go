@@ -531,14 +531,29 @@ func (x *session) deliver(ctx context.Context, t *turn, text string) (done bool,
 		}
 	case running:
 		v.expects(text)
-		if e.Steer(ctx, v.id, "", text) == nil {
-			return false, nil
+		for works := true; works; { // its agent may be about to begin
+			if e.Steer(ctx, v.id, "", text) == nil {
+				return false, nil
+			}
+			x.mu.Lock()
+			seq := v.run.Seq
+			x.mu.Unlock()
+			soon, stop := context.WithTimeout(ctx, stopTime)
+			works = x.wait(soon, func() bool { return v.run.Seq > seq || !v.following }) == nil && v.goesOn()
+			stop()
 		}
 	default: // it was interrupted, and completes the answer before
 		t.asked++
 		return false, x.start(ctx, t, &tui.Start{Run: v.id, Message: text}, text)
 	}
 	return false, x.start(ctx, t, &tui.Start{Run: v.id, Message: text}, "") // its turn, or its process, has ended in between
+}
+
+// goesOn reports whether a process executes the run, and no agent waits for a message.
+func (v *view) goesOn() bool {
+	v.session.mu.Lock()
+	defer v.session.mu.Unlock()
+	return v.following && v.run.Status == runlog.Running && !v.run.AwaitsMessage()
 }
 
 // settle notes that a question has an answer, if it has, which the view may learn later.
