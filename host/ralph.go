@@ -27,7 +27,7 @@ type trees struct{ *Host }
 // ralph creates the workflow.
 func (h *Host) ralph() (*workflow.Workflow, error) {
 	t := trees{h}
-	return ralph.New(&ralph.Options{Prepare: t.prepare, Readable: t.readable, Open: t.open, Publish: t.publish, Dir: h.Dir, Trees: h.DataDir, Environ: h.cfg.Environ})
+	return ralph.New(&ralph.Options{Prepare: t.prepare, Readable: t.readable, Open: t.open, Publish: t.publish, Dir: h.Dir, Here: h.cfg.Dir, Trees: h.DataDir, Environ: h.cfg.Environ})
 }
 
 func (h trees) project(in *ralph.Inputs) (*project, error) {

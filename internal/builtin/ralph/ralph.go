@@ -43,7 +43,8 @@ type Options struct {
 	Readable func(in *Inputs, file string) error
 	// Publish pushes a branch of the repository with that checkout, opens a pull request, and returns its address. If nil, there are none.
 	Publish func(ctx context.Context, top string, p *PullRequest) (string, error)
-	Dir     func() string // returns the user's folder
+	Dir     func() string // returns the folder of the project
+	Here    string        // where the user stands, to whom file names are relative; "" for Dir
 	Trees   func() string // returns the folder for worktrees, see gitwork.Options
 	Environ []string      // of git; defaults to that of this process
 }
@@ -151,10 +152,12 @@ func New(opt *Options) (*workflow.Workflow, error) {
 // result. It changes nothing.
 func prepare(ctx context.Context, opt *Options, in *Inputs) error {
 	wrong := func(text string) error { return &workflow.InputsError{Workflow: Name, Problems: []string{text}} }
+	here := in.Dir
 	if in.Dir == "" {
 		in.Dir = opt.Dir()
+		here = cmp.Or(opt.Here, in.Dir)
 	}
-	if err := in.read(opt); err != nil {
+	if err := in.read(opt, here); err != nil {
 		return wrong("prompt: " + err.Error())
 	}
 	in.Workers, in.MaxLoops, in.Minutes = cmp.Or(in.Workers, 4), cmp.Or(in.MaxLoops, 10), cmp.Or(in.Minutes, 10)
@@ -184,8 +187,14 @@ func prepare(ctx context.Context, opt *Options, in *Inputs) error {
 	return opt.Prepare(in)
 }
 
-// read replaces a prompt that names a file by the text of the file.
-func (in *Inputs) read(opt *Options) error {
+// namesFile reports whether a text can only be the name of a file.
+func namesFile(text string) bool {
+	return len(strings.Fields(text)) == 1 && !strings.Contains(text, "://") &&
+		(strings.Contains(text, "/") || slices.Contains([]string{".md", ".txt", ".yaml", ".yml", ".json"}, filepath.Ext(text)))
+}
+
+// read replaces a prompt that names a file, from where the user stands or else from the project, by the text of the file.
+func (in *Inputs) read(opt *Options, here string) error {
 	in.Prompt = strings.TrimSpace(in.Prompt)
 	if in.Prompt == "" {
 		return errors.New("is empty; say what to build")
@@ -195,10 +204,16 @@ func (in *Inputs) read(opt *Options) error {
 	}
 	file := in.Prompt
 	if !filepath.IsAbs(file) {
-		file = filepath.Join(in.Dir, file)
+		file = filepath.Join(here, in.Prompt)
 	}
 	info, err := os.Stat(file)
+	if err != nil && !filepath.IsAbs(in.Prompt) {
+		file = filepath.Join(in.Dir, in.Prompt)
+		info, err = os.Stat(file)
+	}
 	switch {
+	case err != nil && namesFile(in.Prompt):
+		return fmt.Errorf("there is no file %s; name one, or say in words what to build", in.Prompt)
 	case err != nil || !info.Mode().IsRegular():
 		return nil //nolint:nilerr // it is a text
 	case info.Size() > plan.MaxText:

@@ -202,7 +202,7 @@ func newWorld(t *testing.T, s *script) *world {
 			w.published = append(w.published, *p)
 			return "https://example.org/1", nil
 		},
-		Dir: func() string { return w.dir }, Trees: func() string { return w.trees },
+		Dir: func() string { return w.dir }, Here: filepath.Join(w.dir, "sub"), Trees: func() string { return w.trees },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -738,6 +738,15 @@ func TestPlanFile(t *testing.T) {
 	w.must(map[string]any{"prompt": "spec.md", "yes": true})
 	if p := s.prompts("planner"); len(p) != 1 || !strings.Contains(p[0], "Build a boat.") {
 		t.Error(p)
+	}
+	w.file("sub/own.md", "Build a kite.\n") // where the user stands
+	w.file("sub/spec.md", "Build a raft.\n")
+	for file, want := range map[string]string{"own.md": "Build a kite.", "spec.md": "Build a raft.", "bad.yaml": "it has 1001 tasks", "sub/own.md": "Build a kite.", "no/such": "there is no file no/such",
+		"plan.md": "there is no file plan.md", "and/or this": "and/or this", "https://example.org/x.md": "https://example.org/x.md", "refactor": "refactor"} {
+		raw, err := w.w.Settle(json.RawMessage(`{"prompt":"` + file + `"}`))
+		if got := fmt.Sprint(string(raw), err); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", file, got, want)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -116,6 +115,7 @@ func (r *reader) advise(c *contents) {
 	}
 	have := map[string]bool{".": true, File: true}
 	for _, f := range c.files {
+		have[path.Base(f.Path)] = true // instructions often leave its folder out
 		for p := f.Path; p != "." && !have[p]; p = path.Dir(p) {
 			have[p] = true
 		}
@@ -145,14 +145,12 @@ type link struct {
 
 var (
 	markdownLink = regexp.MustCompile(`!?\[[^\]\n]*\]\(\s*<?([^()<>\s]+)>?(?:\s+["'][^"'\n]*["'])?\s*\)`)
-	helperPath   = regexp.MustCompile("(?:^|[\\s`\"'(])((?:\\./)?(?:scripts|references|assets)/[A-Za-z0-9_./-]*[A-Za-z0-9_-]\\.[A-Za-z0-9]+)")
-	namedScript  = regexp.MustCompile(`(?i)(?:\b(?:run|runs|execute|call|use|python3?|bash|sh|ruby|perl) (?:\./)?|(?:^|[\s(])\./)([a-z0-9_-]+\.(?:py|sh|mjs|rb|pl))\b`)
-	quotedScript = regexp.MustCompile("`(?:(?:python3?|bash|sh|node|ruby|perl) )?(?:\\./)?([A-Za-z0-9_-]+\\.(?:py|sh|js|mjs|ts|rb|pl))(?: [^`\n]*)?`")
+	helperPath   = regexp.MustCompile("(?:^|[\\s`\"'(])((?:\\./)?(?:scripts|references|assets)/[A-Za-z0-9_./-]*[A-Za-z0-9_-]\\.[A-Za-z0-9]+|\\./[A-Za-z0-9_-]+\\.(?:py|sh|js|mjs|rb|pl)\\b)")
 	scheme       = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 )
 
 // links returns the files that a text refers to: the targets of links, paths into the format's
-// folders, and scripts in backquotes or behind a word such as run. Text in code blocks is often only an example, so it is left
+// folders, and scripts with a path. A name alone, and text in code blocks, is often only an example, so it is left
 // out.
 func links(body string) []link {
 	var out []link
@@ -177,7 +175,7 @@ func links(body string) []link {
 			}
 			out = append(out, link{path.Clean(strings.ReplaceAll(to, "%20", " ")), n})
 		}
-		for _, m := range slices.Concat(helperPath.FindAllStringSubmatch(line, -1), quotedScript.FindAllStringSubmatch(line, -1), namedScript.FindAllStringSubmatch(line, -1)) {
+		for _, m := range helperPath.FindAllStringSubmatch(line, -1) {
 			out = append(out, link{path.Clean(m[1]), n})
 		}
 	}

@@ -42,8 +42,8 @@ func TestValidate(t *testing.T) {
 			nil, []string{
 				`UnknownField 4:1 unknown field "triggers"`, "LongDescription 3:1 the description has 501 characters", "NoExamples 7:1 there is no example", "LongInstructions 7:1 the instructions have 503 lines",
 				`MissingHelperFiles 7:1 there is no file "a.md"`, `MissingHelperFiles 7:1 there is no file "c.png"`, `MissingHelperFiles 7:1 "../o/x.md" is outside`,
-				`MissingHelperFiles 8:1 there is no file "scripts/run.py"`, `MissingHelperFiles 8:1 there is no file "references/r.md"`, `MissingHelperFiles 8:1 there is no file "helper.py"`,
-				`MissingHelperFiles 9:1 there is no file "bare.py"`, `MissingHelperFiles 9:1 there is no file "own.sh"`,
+				`MissingHelperFiles 8:1 there is no file "scripts/run.py"`, `MissingHelperFiles 8:1 there is no file "references/r.md"`,
+				`MissingHelperFiles 9:1 there is no file "own.sh"`,
 				"OddFile 0:0 it cannot be read: a symbolic link leads out", "OddFile 0:0 it is an archive",
 			},
 		},
