@@ -739,6 +739,9 @@ func TestPlanFile(t *testing.T) {
 	if p := s.prompts("planner"); len(p) != 1 || !strings.Contains(p[0], "Build a boat.") {
 		t.Error(p)
 	}
+	if err := os.Mkdir(filepath.Join(w.dir, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	w.file("sub/own.md", "Build a kite.\n") // where the user stands
 	w.file("sub/spec.md", "Build a raft.\n")
 	for file, want := range map[string]string{"own.md": "Build a kite.", "spec.md": "Build a raft.", "bad.yaml": "it has 1001 tasks", "sub/own.md": "Build a kite.", "no/such": "there is no file no/such",
