@@ -3,6 +3,7 @@ package superstep
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/unlisted"
@@ -67,6 +68,69 @@ func (e *Engine) Prune(ctx context.Context, keep Retention) (removed []runlog.In
 		removed = append(removed, info)
 	}
 	return removed, nil
+}
+
+// Hide removes a run with its child runs from all listings, and nothing executes or changes it, until Restore. Prune deletes it after 24 hours, and an engine
+// whose disk is full deletes it at once. If a process holds the run or one of its children, the error is a *runlog.BusyError.
+func (e *Engine) Hide(ctx context.Context, id string) error {
+	info, err := e.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	return unlisted.Hide(ctx, e.store, &info, e.opt.Now())
+}
+
+// Restore brings back a hidden run and its child runs as they were, given its ID or a unique prefix of it. It returns the ID.
+func (e *Engine) Restore(ctx context.Context, ref string) (string, error) {
+	return unlisted.Restore(ctx, e.store, ref)
+}
+
+// Delete deletes a run with its child runs, and their logs, also if it is hidden. A child cannot be removed before its parent has ended, and a run whose
+// child is held by a process gives the *runlog.BusyError of that child.
+func (e *Engine) Delete(ctx context.Context, id string) error {
+	info, err := e.find(ctx, id)
+	if gone, ok := errors.AsType[*runlog.NotFoundError](err); ok && gone.Hidden && gone.ID == id {
+		infos, err := unlisted.Whole(e.store).Runs(ctx, &runlog.Filter{ID: id})
+		if err == nil && len(infos) > 0 && unlisted.Tree(&infos[0]) != id {
+			err = fmt.Errorf("run %s is a child of run %s, which was removed: restore that one, or delete it", id, unlisted.Tree(&infos[0]))
+		}
+		if err == nil {
+			_, err = unlisted.Drop(ctx, e.store, id, time.Time{})
+		}
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if info.IsChild() && !e.orphaned(ctx, &runlog.Child{Parent: info.Parent}) {
+		return fmt.Errorf("run %s is a child of run %s, which has not ended: cancel or remove that one", id, info.Parent)
+	}
+	infos, err := e.childrenOf(ctx, &info)
+	if err != nil {
+		return err
+	}
+	for i := range infos {
+		if infos[i].Owner != "" {
+			return &runlog.BusyError{ID: infos[i].ID, Owner: infos[i].Owner}
+		}
+	}
+	if err := e.remove(ctx, id); err != nil {
+		return err
+	}
+	for i := range infos { // their parent is gone
+		if err := e.Delete(ctx, infos[i].ID); err != nil && !errors.As(err, new(*runlog.NotFoundError)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes a run and its log.
+func (e *Engine) remove(ctx context.Context, id string) error {
+	if err := e.store.Delete(ctx, id); err != nil {
+		return err
+	}
+	return unlisted.DropRequests(ctx, e.store, id)
 }
 
 // dropImports removes the remains of starts and imports whose process crashed. No listing shows

@@ -184,7 +184,8 @@ func runsList(a *app) *cobra.Command {
 		}
 		place := storeName(a)
 		if here {
-			infos, place = slices.DeleteFunc(infos, func(i runlog.Info) bool { return summary.Elsewhere(&i, a.host().Project()) }), a.host().Project()
+			place = a.host().Project()
+			infos = slices.DeleteFunc(infos, func(i runlog.Info) bool { return summary.Elsewhere(&i, place) })
 		}
 		tops := 0
 		more := slices.IndexFunc(infos, func(i runlog.Info) bool {
@@ -314,7 +315,8 @@ func printList(ctx context.Context, a *app, infos []runlog.Info, until map[strin
 	if costs {
 		table[0] = slices.Insert(table[0], 3, "COST")
 	}
-	folders := slices.ContainsFunc(list, func(i host.RunItem) bool { return i.Folder != "" && i.Folder != a.host().Project() })
+	here := a.host().Project()
+	folders := slices.ContainsFunc(list, func(i host.RunItem) bool { return i.Folder != "" && i.Folder != here })
 	if folders {
 		table[0] = slices.Insert(table[0], len(table[0])-1, "FOLDER")
 	}
@@ -332,7 +334,7 @@ func printList(ctx context.Context, a *app, infos []runlog.Info, until map[strin
 			row = slices.Insert(row, 3, i.Cost.String())
 		}
 		if folders {
-			row = slices.Insert(row, len(row)-1, a.folderName(i.Folder))
+			row = slices.Insert(row, len(row)-1, a.folderName(i.Folder, here))
 		}
 		table = append(table, row)
 	}
@@ -348,8 +350,8 @@ func printList(ctx context.Context, a *app, infos []runlog.Info, until map[strin
 }
 
 // folderName returns the folder of a project for a listing.
-func (a *app) folderName(dir string) string {
-	if dir == a.host().Dir() {
+func (a *app) folderName(dir, here string) string {
+	if dir == here {
 		return "."
 	}
 	if rel, err := filepath.Rel(a.host().Home(), dir); err == nil && filepath.IsLocal(rel) && dir != "" {

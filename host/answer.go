@@ -45,16 +45,11 @@ func Answer(ctx context.Context, e *superstep.Engine, id, path string, a *runlog
 }
 
 func lookup(ctx context.Context, e *superstep.Engine, id string) (runlog.Info, error) {
-	infos, err := e.Runs(ctx, &runlog.Filter{ID: id})
-	if err == nil && len(infos) == 0 {
-		if _, err = e.Find(ctx, id); err == nil { // it says whether the run is hidden
-			err = &runlog.NotFoundError{ID: id, Store: "the store"}
-		}
+	info, err := e.Find(ctx, id) // whose error says whether the run is hidden
+	if err == nil && info.ID != id {
+		err = &runlog.NotFoundError{ID: id, Store: "the store"}
 	}
-	if err != nil {
-		return runlog.Info{}, err
-	}
-	return infos[0], nil
+	return info, err
 }
 
 // went reports whether work was recorded behind an answer that came after a record.

@@ -212,17 +212,19 @@ func (h *Host) UpdateFolder(ctx context.Context, info *runlog.Info) (dir string,
 	return dir, nil
 }
 
-// RemoveFolder removes the folder of a run that was removed.
-func (h *Host) RemoveFolder(id string) error {
+// removeFolder removes the folder of a run that was deleted.
+func (h *Host) removeFolder(id string) {
 	if runlog.CheckID(id) != nil {
-		return nil
+		return
 	}
 	dir := h.RunDir(id)
 	err := errors.Join(os.RemoveAll(filepath.Join(dir, "results")), os.RemoveAll(filepath.Join(dir, "work"))) // what agents had there
 	if gone := rundir.Remove(dir); !errors.Is(gone, fs.ErrNotExist) {
 		err = errors.Join(err, gone)
 	}
-	return err
+	if err != nil {
+		h.cfg.Warn(fmt.Sprintf("the folder of run %s is still there: %v", id, err))
+	}
 }
 
 // ExportOptions say where a run is written, and how.

@@ -125,7 +125,7 @@ func (h *Host) openStore(ctx context.Context, look bool) error {
 		}
 		return &Error{Code: "store", Message: text, Err: err}
 	}
-	all.store = unlisted.Visible(store, func(id string) { _ = h.RemoveFolder(id) }) // the folder of a run is disk space, too
+	all.store = unlisted.Visible(store, h.removeFolder) // the folder of a run is disk space, too
 	all.closer, all.limits = closer, unlisted.NewLimits(store, time.Now)
 	return nil
 }

@@ -57,6 +57,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opt *Options) error
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	s := &server{ctx: ctx, opt: *opt, engine: engine, seen: make(chan struct{}, 1), sessions: map[string]*session{}, folders: map[string]Folder{}}
+	s.methods = s.understood()
 	lines, feed := io.Pipe()
 	s.conn = sdk.NewConnection(s.handle, out, lines)
 	s.conn.SetLogger(slog.New(slog.DiscardHandler)) // it would log what is said
@@ -104,7 +105,7 @@ func (s *server) read(out io.Writer, line []byte) error {
 		Method string
 		Error  *sdk.RequestError
 	}
-	waits := json.Unmarshal(line, &m) == nil && s.methods()[m.Method] != nil
+	waits := json.Unmarshal(line, &m) == nil && s.methods[m.Method] != nil
 	select {
 	case <-s.seen:
 	default:
@@ -125,7 +126,9 @@ type server struct {
 	opt    Options
 	engine *superstep.Engine
 	conn   *sdk.Connection
-	seen   chan struct{} // is full once a request has its place
+
+	methods map[string]func(context.Context, *params) (any, error)
+	seen    chan struct{} // is full once a request has its place
 
 	mu       sync.Mutex
 	forms    bool // the client shows forms
@@ -150,8 +153,8 @@ type params struct {
 	place      *place // among those to its session, nil if that is not open
 }
 
-// methods are the requests and notifications that are understood.
-func (s *server) methods() map[string]func(context.Context, *params) (any, error) {
+// understood returns the requests and notifications that are understood, by their methods.
+func (s *server) understood() map[string]func(context.Context, *params) (any, error) {
 	return map[string]func(context.Context, *params) (any, error){
 		sdk.AgentMethodInitialize:   s.initialize,
 		sdk.AgentMethodAuthenticate: func(context.Context, *params) (any, error) { return struct{}{}, nil },
@@ -171,7 +174,7 @@ func (s *server) methods() map[string]func(context.Context, *params) (any, error
 
 // handle answers a request, or takes a notification.
 func (s *server) handle(ctx context.Context, method string, raw json.RawMessage) (any, *sdk.RequestError) {
-	do := s.methods()[method]
+	do := s.methods[method]
 	if do == nil {
 		return nil, sdk.NewMethodNotFound(method)
 	}

@@ -539,7 +539,7 @@ func (x *session) deliver(ctx context.Context, t *turn, text string) (done bool,
 			seq := v.run.Seq
 			x.mu.Unlock()
 			soon, stop := context.WithTimeout(ctx, stopTime)
-			works = x.wait(soon, func() bool { return v.run.Seq > seq || !v.following }) == nil && v.goesOn()
+			works = x.wait(soon, func() bool { return t.cancelled || v.run.Seq > seq || !v.following }) == nil && v.goesOn(t)
 			stop()
 		}
 	default: // it was interrupted, and completes the answer before
@@ -549,11 +549,11 @@ func (x *session) deliver(ctx context.Context, t *turn, text string) (done bool,
 	return false, x.start(ctx, t, &tui.Start{Run: v.id, Message: text}, "") // its turn, or its process, has ended in between
 }
 
-// goesOn reports whether a process executes the run, and no agent waits for a message.
-func (v *view) goesOn() bool {
+// goesOn reports whether a process executes the run for the turn, and no agent waits for a message.
+func (v *view) goesOn(t *turn) bool {
 	v.session.mu.Lock()
 	defer v.session.mu.Unlock()
-	return v.following && v.run.Status == runlog.Running && !v.run.AwaitsMessage()
+	return !t.cancelled && v.following && v.run.Status == runlog.Running && !v.run.AwaitsMessage()
 }
 
 // settle notes that a question has an answer, if it has, which the view may learn later.
